@@ -56,11 +56,11 @@ func (b *bench) startSite(ctx context.Context) (s *serverSite, err error) {
 		return s, err
 	}
 	s.last = append(s.last, func() error { return f.Close(context.WithoutCancel(ctx)) })
-	desk, err := turn.Open(turn.Options{Dir: filepath.Join(home, "turns"), Log: log})
+	turns, err := turn.Open(turn.Options{Dir: filepath.Join(home, "turns"), Log: log})
 	if err != nil {
 		return s, err
 	}
-	s.last = append(s.last, func() error { return desk.Close(context.WithoutCancel(ctx)) })
+	s.last = append(s.last, func() error { return turns.Close(context.WithoutCancel(ctx)) })
 	app := &assistant.App{Assistants: map[string]*assistant.Assistant{}, Connectors: map[string]model.Connector{
 		"bench": {Name: "bench", API: dialect.Anthropic, Base: asked, Key: "sk-bench", Model: "bench-1", Models: []string{"*"}},
 	}}
@@ -74,7 +74,7 @@ func (b *bench) startSite(ctx context.Context) (s *serverSite, err error) {
 	if err != nil {
 		return s, err
 	}
-	agents := func() (*api.Agents, error) { return &api.Agents{Pipeline: p, Turns: desk}, nil }
+	agents := func() (*api.Agents, error) { return &api.Agents{Pipeline: p, Turns: turns}, nil }
 	srv := api.New(api.Options{Fleet: f, Log: log, Agents: agents}) //nolint:contextcheck // it lives until Shutdown
 	url, err := s.serve(ctx, srv.Handler())
 	if err != nil {

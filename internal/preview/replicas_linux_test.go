@@ -21,7 +21,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// echoing finds what a desk finds; every port of it is one server.
+// echoing finds what a registry finds; every port of it is one server.
 type echoing struct {
 	proxy.Finder
 	at string
@@ -43,8 +43,8 @@ func (e echo) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // replica is a server of a fleet, with its names.
 type replica struct {
-	desk *preview.Registry
-	at   string // its proxy's address
+	routes *preview.Registry
+	at     string // its proxy's address
 }
 
 // A link revoked on one server is refused by the others, which also end its open
@@ -77,13 +77,13 @@ func TestRevokedLinkEndsOnAllServers(t *testing.T) {
 	place := t.TempDir()
 	a, b := newReplica(t, registry, place, inside), newReplica(t, registry, place, inside)
 
-	local := a.desk.Fleet.Account(fleet.LocalCaller())
+	local := a.routes.Fleet.Account(fleet.LocalCaller())
 	if _, err := local.Create(t.Context(), atoll.Config{Spec: atoll.Spec{Name: "box"}}); err != nil {
 		t.Fatal(err)
 	}
 	link := func() atoll.RouteLink {
 		t.Helper()
-		l, err := a.desk.CreateLink(t.Context(), local, "box", 3000, time.Now().Add(time.Hour))
+		l, err := a.routes.CreateLink(t.Context(), local, "box", 3000, time.Now().Add(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestRevokedLinkEndsOnAllServers(t *testing.T) {
 	}
 	l := link()
 	there, here := a.open(t, l), b.open(t, l)
-	if err := b.desk.Fleet.Account(fleet.LocalCaller()).RevokeRouteLink(t.Context(), l.ID); err != nil {
+	if err := b.routes.Fleet.Account(fleet.LocalCaller()).RevokeRouteLink(t.Context(), l.ID); err != nil {
 		t.Fatal(err)
 	}
 	for _, ws := range []*websocket.Conn{there, here} {
@@ -129,13 +129,13 @@ func newReplica(t *testing.T, registry, place string, inside *httptest.Server) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{desk: &preview.Registry{Fleet: f, Access: preview.LinkAccess(f), Address: preview.Address{Scheme: "http", Port: 80}}}
-	p := &proxy.Proxy{Access: r.desk.Access, Finder: echoing{r.desk.Finder(), inside.Listener.Addr().String()}}
+	r := &replica{routes: &preview.Registry{Fleet: f, Access: preview.LinkAccess(f), Address: preview.Address{Scheme: "http", Port: 80}}}
+	p := &proxy.Proxy{Access: r.routes.Access, Finder: echoing{r.routes.Finder(), inside.Listener.Addr().String()}}
 	s := httptest.NewServer(p)
 	r.at = s.Listener.Addr().String()
 	ctx, end := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- r.desk.Run(ctx) }()
+	go func() { ended <- r.routes.Run(ctx) }()
 	t.Cleanup(func() {
 		end()
 		if err := <-ended; err != nil {

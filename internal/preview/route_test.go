@@ -67,7 +67,7 @@ func TestFinder(t *testing.T) {
 	same := made(other, "box", "")
 	open, locked := &preview.Registry{Fleet: f}, &preview.Registry{Fleet: f, Access: preview.LinkAccess(f)}
 	for _, c := range []struct {
-		desk       *preview.Registry
+		routes     *preview.Registry
 		name, want string // want empty: it is not there
 	}{
 		{open, "box", box},
@@ -80,7 +80,7 @@ func TestFinder(t *testing.T) {
 		{locked, "theirs", ""},
 		{locked, theirs, theirs}, // a link names it; without one the request is refused
 	} {
-		got, err := c.desk.Finder().Find(t.Context(), c.name)
+		got, err := c.routes.Finder().Find(t.Context(), c.name)
 		switch {
 		case c.want == "" && !errors.Is(err, atoll.ErrNotFound):
 			t.Errorf("%s: %v, want that it is not there", c.name, err)

@@ -38,7 +38,7 @@ func (a *App) FleetAgents(f *fleet.Fleet, log *slog.Logger) func() (*api.Agents,
 		if log == nil {
 			shelf.log = slog.New(slog.DiscardHandler)
 		}
-		desk, err := turn.Open(turn.Options{
+		turns, err := turn.Open(turn.Options{
 			Dir: filepath.Join(a.Home, "turns"), Log: log, PerOwner: config.Get[int](c, "agents.turns"),
 			Retention: config.Get[time.Duration](c, "agents.keep"), PermissionTimeout: config.Get[time.Duration](c, "agents.patience"),
 		})
@@ -55,7 +55,7 @@ func (a *App) FleetAgents(f *fleet.Fleet, log *slog.Logger) func() (*api.Agents,
 		if err != nil {
 			return nil, a.ExplainWriteError(err)
 		}
-		return &api.Agents{Pipeline: pipeline, Turns: desk, Version: a.agentVersion}, nil
+		return &api.Agents{Pipeline: pipeline, Turns: turns, Version: a.agentVersion}, nil
 	}
 }
 

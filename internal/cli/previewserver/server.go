@@ -33,7 +33,7 @@ const (
 // Server is the names of ports of sandboxes, as a server has them.
 type Server struct {
 	Proxy      *proxy.Proxy
-	desk       *preview.Registry
+	routes     *preview.Registry
 	options    proxy.ServeOptions
 	listener   net.Listener
 	publishers []*proxy.Publisher
@@ -47,7 +47,7 @@ func OpenServer(ctx context.Context, a *app.App, f *fleet.Fleet, log *slog.Logge
 	if err != nil || l == nil {
 		return nil, err
 	}
-	p := &Server{listener: l, log: log, Proxy: &proxy.Proxy{}, desk: &preview.Registry{Fleet: f}}
+	p := &Server{listener: l, log: log, Proxy: &proxy.Proxy{}, routes: &preview.Registry{Fleet: f}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
@@ -68,8 +68,8 @@ func OpenServer(ctx context.Context, a *app.App, f *fleet.Fleet, log *slog.Logge
 			p.Proxy.Access = preview.LinkAccess(f)
 		}
 	}
-	p.desk.Access, p.desk.Address = p.Proxy.Access, newSite(a, p)
-	p.Proxy.Finder = p.desk.Finder()
+	p.routes.Access, p.routes.Address = p.Proxy.Access, newSite(a, p)
+	p.Proxy.Finder = p.routes.Finder()
 	if err := errors.Join(publishCaddy(a, p), publishLocal(a, p)); err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func publishCaddy(a *app.App, p *Server) error {
 	id := "atoll-" + port // of several homes that use one Caddy each has its own
 	said := config.Get[config.ExternalURL](a.Config, "proxy.public")
 	p.publishers = append(p.publishers, &proxy.Publisher{Names: proxy.Names{Domains: domains}, Provider: &caddy.Provider{
-		Admin: admin, ID: id, Upstream: proxy.Upstream(at), Port: p.desk.Address.Port, SoleServer: said.Port != 0,
+		Admin: admin, ID: id, Upstream: proxy.Upstream(at), Port: p.routes.Address.Port, SoleServer: said.Port != 0,
 	}})
 	return nil
 }
@@ -268,7 +268,7 @@ func (p *Server) Routes() *preview.Registry {
 	if p == nil {
 		return nil
 	}
-	return p.desk
+	return p.routes
 }
 
 // Address is where the proxy listens; empty: there is none.
@@ -281,7 +281,7 @@ func (p *Server) Address() string {
 
 // Run serves until ctx is done.
 func (p *Server) Run(ctx context.Context) error {
-	_, url, err := p.desk.Address.URL("name", 3000)
+	_, url, err := p.routes.Address.URL("name", 3000)
 	if err != nil {
 		return err
 	}
@@ -295,9 +295,9 @@ func (p *Server) Run(ctx context.Context) error {
 	var publishing sync.WaitGroup
 	defer wg.Wait()
 	defer stop()
-	wg.Go(func() { _ = p.desk.Run(ctx) }) // it ends with ctx
+	wg.Go(func() { _ = p.routes.Run(ctx) }) // it ends with ctx
 	for _, pub := range p.publishers {
-		publishing.Go(func() { _ = p.desk.Publish(ctx, pub) }) // likewise
+		publishing.Go(func() { _ = p.routes.Publish(ctx, pub) }) // likewise
 		wg.Go(func() {
 			if err := pub.Run(ctx); err != nil {
 				p.log.Warn("names could not be taken back", "err", err)

@@ -1,220 +1,414 @@
 package vt
 
 import (
-	"strings"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Limits of a terminal.
+// Program is the program on a terminal.
+type Program interface {
+	// Write writes input. It may wait for the program to read, and fails when the program
+	// has ended.
+	Write(p []byte) (int, error)
+	// Resize sets the size of the terminal. It does not wait.
+	Resize(size atoll.Size)
+	// Kill ends the program with all processes it has started. It does not wait.
+	Kill()
+}
+
+// Limits of the buffers in both directions.
 const (
-	MaxRows       = 300
-	MaxCols       = 500
-	MaxScrollback = 10_000
-	maxHistory    = 4 << 20 // bytes of all the lines above the screen
+	maxInput  = 256 << 10 // input not yet read by the program
+	maxOutput = 128 << 10 // output not yet read by one viewer
 )
 
-// DefaultScrollback is the number of stored lines if a spec has 0.
-const DefaultScrollback = 2000
+// Terminal is a terminal with a program and any number of viewers. Output of the
+// program goes into the model and to the viewers under one lock: a new viewer
+// gets the current screen and all output after it. A viewer that is too slow
+// gets the newest screen instead of the missed output; it delays nothing. The
+// methods may be called concurrently.
+type Terminal struct {
+	now        func() time.Time
+	ended      chan struct{} // closed when the program has ended
+	inputReady chan struct{} // there is something in typed
 
-// Model is the state of a terminal, which Write updates. It is not safe
-// for concurrent use.
-type Model struct {
-	rows, cols int
-	main, alt  screen
-	current    *screen // one of them
-
-	x, y    int
-	pending bool // the next character wraps: x is the last column
-	pen     style
-	sets    charsets
-	modes   modes
-	last    rune // printed just now, for REP; 0: none
-	title   string
-	history scrollback
-	marks   clusters
-
-	state   state
-	seq     sequence
-	partial []byte // of a character whose rest has not come
-
-	// OnOutput, if not nil, receives the output for viewers' terminals: the parts of
-	// the input that the model understands.
-	OnOutput func(b []byte)
-	// OnResponse, if not nil, receives the terminal's responses to the program.
-	OnResponse func(b []byte)
-
-	out []byte // scratch for Pass
+	mu        sync.Mutex
+	program   Program // set before t is shared
+	model     *Model  // guarded by mu, as all below
+	info      atoll.Terminal
+	exit      atoll.Exit
+	viewers   map[*viewer]struct{}
+	output    []byte // what the piece of output under way shows
+	input     []byte
+	inputRoom chan struct{} // closed when typed is taken
 }
 
-// screen is the main or the alternate screen.
-type screen struct {
-	lines       []line // nil: never used
-	top, bottom int    // margins, inclusive
-	tabs        []bool
-	saved       saved
+// viewer is an attached viewer.
+type viewer struct {
+	a           *atoll.Attachment
+	changed     chan struct{}
+	size        atoll.Size // of the window; 0: the terminal's
+	reported    atoll.Size // by Sized
+	needsScreen bool       // it needs the screen, not what follows
+	dirty       bool       // a painted one has not seen the newest
+	queue       []byte
+	painted     []string // as they were painted last
 }
 
-// saved is the state that DECSC saves.
-type saved struct {
-	x, y    int
-	pending bool
-	pen     style
-	sets    charsets
-	origin  bool
-}
-
-// charsets holds the selected character sets.
-type charsets struct {
-	lines   [2]bool // G0 and G1 are the line drawing ones
-	shifted bool    // G1 is used
-}
-
-// clampSize limits a size and replaces zero by the default.
-func clampSize(s atoll.Size) (rows, cols int) {
-	rows, cols = int(s.Rows), int(s.Cols)
-	if rows == 0 {
-		rows = 24
+// NewTerminal returns a terminal with the program that start starts. The program writes its
+// output to the terminal and calls End when it has ended, but not before start
+// returns.
+func NewTerminal(spec *atoll.TerminalSpec, now func() time.Time, start func(*Terminal) (Program, error)) (*Terminal, error) {
+	history := spec.Scrollback
+	if history == 0 {
+		history = DefaultScrollback
 	}
-	if cols == 0 {
-		cols = 80
+	t := &Terminal{
+		now: now, ended: make(chan struct{}), inputReady: make(chan struct{}, 1), inputRoom: make(chan struct{}),
+		model: New(spec.Size, history), viewers: make(map[*viewer]struct{}),
 	}
-	return min(rows, MaxRows), min(max(cols, 2), MaxCols)
+	t.model.OnOutput = func(b []byte) { t.output = append(t.output, b...) }
+	t.model.OnResponse = t.queueAnswer
+	t.info = atoll.Terminal{Name: spec.Name, Running: true, Created: now(), Active: now()}
+	t.mu.Lock()
+	defer t.mu.Unlock() // early output of the program waits
+	var err error
+	if t.program, err = start(t); err != nil {
+		return nil, err
+	}
+	t.info.Command = commandText(spec.Args)
+	go t.forwardInput()
+	return t, nil
 }
 
-// New returns a terminal with up to history lines of scrollback.
-func New(size atoll.Size, history int) *Model {
-	m := &Model{}
-	m.rows, m.cols = clampSize(size)
-	m.history.maxLines = min(max(history, 0), MaxScrollback)
-	m.resetState()
-	return m
+// Info describes the terminal.
+func (t *Terminal) Info() atoll.Terminal {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := t.info
+	i.Title, i.Size, i.Clients = t.model.Title(), t.model.Size(), len(t.viewers)
+	return i
 }
 
-// Size returns the size, which is never 0.
-func (m *Model) Size() atoll.Size { return atoll.Size{Rows: uint16(m.rows), Cols: uint16(m.cols)} }
-
-// Title returns the title that the program has set.
-func (m *Model) Title() string { return m.title }
-
-// resetState resets the terminal; the scrollback stays.
-func (m *Model) resetState() {
-	m.main.clearScreen(m.rows, m.cols)
-	m.alt = screen{}
-	m.current = &m.main
-	m.x, m.y, m.pending = 0, 0, false
-	m.pen, m.sets, m.modes, m.last, m.title = style{}, charsets{}, newModes(), 0, ""
+// Size returns the current size.
+func (t *Terminal) Size() atoll.Size {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.model.Size()
 }
 
-// clearScreen resets a screen to an empty one.
-func (s *screen) clearScreen(rows, cols int) {
-	*s = screen{lines: newLines(rows, cols), bottom: rows - 1, tabs: newTabs(cols)}
+// Write processes output of the program. It never waits for a viewer.
+func (t *Terminal) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.info.Active = t.now()
+	t.output = t.output[:0]
+	n, err := t.model.Write(p)
+	for v := range t.viewers {
+		v.queueOutput(t.output)
+		notify(v.changed)
+	}
+	if cap(t.output) > maxOutput {
+		t.output = nil
+	}
+	return n, err
 }
 
-func newLines(rows, cols int) []line {
-	all := make([]cell, rows*cols)
-	lines := make([]line, rows)
-	for i := range lines {
-		lines[i].cells = all[i*cols : (i+1)*cols : (i+1)*cols]
-		lines[i].fill(empty)
+// queueOutput queues output for a viewer. If the queue is full, the viewer gets the whole screen instead.
+func (v *viewer) queueOutput(b []byte) {
+	v.dirty = true
+	switch {
+	case v.needsScreen:
+	case len(v.queue)+len(b) > maxOutput:
+		v.queue, v.needsScreen = nil, true
+	default:
+		v.queue = append(v.queue, b...)
 	}
-	return lines
 }
 
-func newTabs(cols int) []bool {
-	tabs := make([]bool, cols)
-	for i := 0; i < cols; i += 8 {
-		tabs[i] = true
+// RecordExit records the exit of the program, after its last output.
+func (t *Terminal) RecordExit(exit atoll.Exit) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.info.Running, t.info.Code, t.info.Active = false, exit.Code, t.now()
+	t.exit, t.input = exit, nil
+	close(t.ended)
+	for v := range t.viewers {
+		notify(v.changed)
 	}
-	return tabs
 }
 
-// Resize changes the size. It cuts or pads lines instead of rewrapping them: full-screen
-// programs redraw, so do shells with their line, and both
-// would be wrong about the cursor if the text had moved.
-func (m *Model) Resize(size atoll.Size) {
-	rows, cols := clampSize(size)
-	if rows == m.rows && cols == m.cols {
-		return
-	}
-	if cols != m.cols {
-		m.history.unwrapLines()
-	}
-	y := m.y
-	if m.current == &m.alt {
-		y = m.main.saved.y // where it will be again
-	}
-	up := m.main.resizeTo(rows, cols, y, m.pushRow)
-	if m.current == &m.alt {
-		up = m.alt.resizeTo(rows, cols, m.y, nil)
-	}
-	m.rows, m.cols = rows, cols
-	m.y = min(max(m.y-up, 0), rows-1)
-	if m.x >= cols || m.x < cols-1 {
-		m.pending = false
-	}
-	m.x = min(m.x, cols-1)
+// Done returns a channel that is closed when the program has ended.
+func (t *Terminal) Done() <-chan struct{} { return t.ended }
+
+// Kill ends the program.
+func (t *Terminal) Kill() { t.program.Kill() }
+
+// Screen returns the current screen.
+func (t *Terminal) Screen() atoll.Screen {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.model.Screen()
 }
 
-// pushRow moves a row that leaves the screen to the scrollback.
-func (m *Model) pushRow(l *line) { m.history.push(&m.marks, l) }
+// queueAnswer queues a terminal's automatic response as input. It is dropped if the program does
+// not read. The caller holds mu.
+func (t *Terminal) queueAnswer(b []byte) {
+	if len(t.input)+len(b) <= maxInput {
+		t.input = append(t.input, b...)
+		notify(t.inputReady)
+	}
+}
 
-// resizeTo changes the size and returns how many rows left the screen at the top.
-func (s *screen) resizeTo(rows, cols, y int, push func(*line)) (up int) {
-	old := s.lines
-	if more := len(old) - rows; more > 0 { // first what is below the cursor goes
-		below := min(more, len(old)-1-min(y, len(old)-1))
-		old = old[:len(old)-below]
-		up = more - below
-		if push != nil {
-			for i := range up {
-				push(&old[i])
+// errProgramEnded is returned when the program has ended.
+var errProgramEnded = fmt.Errorf("%w: its command has ended", atoll.ErrState)
+
+// Send sends input to the program and waits while the input buffer is full.
+func (t *Terminal) Send(ctx context.Context, b []byte) error {
+	for len(b) > 0 {
+		t.mu.Lock()
+		if !t.info.Running {
+			t.mu.Unlock()
+			return errProgramEnded
+		}
+		n := min(len(b), maxInput-len(t.input))
+		t.input = append(t.input, b[:n]...)
+		b = b[n:]
+		t.info.Active = t.now()
+		room := t.inputRoom
+		t.mu.Unlock()
+		notify(t.inputReady)
+		if len(b) == 0 {
+			break
+		}
+		select {
+		case <-room:
+		case <-t.ended:
+			return errProgramEnded
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// forwardInput writes queued input to the program until the program has ended.
+func (t *Terminal) forwardInput() {
+	for {
+		select {
+		case <-t.inputReady:
+		case <-t.ended:
+			return
+		}
+		t.mu.Lock()
+		b := t.input
+		t.input = nil
+		close(t.inputRoom)
+		t.inputRoom = make(chan struct{})
+		t.mu.Unlock()
+		if _, err := t.program.Write(b); err != nil {
+			return // it has ended, or is about to
+		}
+	}
+}
+
+// Attach shows the terminal to one more viewer; see atoll.TerminalUser. It does
+// not wait for a pending Read of Stdin when it returns.
+func (t *Terminal) Attach(ctx context.Context, a atoll.Attachment) (atoll.Exit, error) {
+	if a.Stdout == nil {
+		return atoll.Exit{}, fmt.Errorf("%w: an attachment without Stdout", atoll.ErrInvalid)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	v := t.addViewer(&a)
+	defer t.removeViewer(v)
+	if !a.ReadOnly && a.Stdin != nil {
+		go t.readInput(ctx, cancel, a.Stdin)
+	}
+	resized := make(chan struct{})
+	go func() {
+		defer close(resized)
+		t.followResize(ctx, v)
+	}()
+	defer func() { cancel(nil); <-resized }()
+	for {
+		size, b, over := t.nextOutput(v)
+		if size != (atoll.Size{}) {
+			a.OnResize(size)
+		}
+		if len(b) > 0 {
+			if _, err := a.Stdout.Write(b); err != nil {
+				return atoll.Exit{}, errors.Join(context.Cause(ctx), err)
+			}
+			continue
+		}
+		if over {
+			return t.exit, nil // it no longer changes
+		}
+		select {
+		case <-v.changed:
+		case <-ctx.Done():
+			return atoll.Exit{}, context.Cause(ctx)
+		}
+	}
+}
+
+func (t *Terminal) addViewer(a *atoll.Attachment) *viewer {
+	v := &viewer{a: a, changed: make(chan struct{}, 1), size: a.Size, needsScreen: true, dirty: true}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.viewers[v] = struct{}{}
+	t.chooseSize()
+	return v
+}
+
+func (t *Terminal) removeViewer(v *viewer) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.viewers, v)
+	t.chooseSize()
+}
+
+// chooseSize sets the size to that of the smallest window of the viewers that may
+// type. The caller holds mu.
+func (t *Terminal) chooseSize() {
+	var rows, cols uint16
+	for v := range t.viewers {
+		if s := v.size; !v.a.ReadOnly && s.Rows > 0 && s.Cols > 0 {
+			if rows == 0 || s.Rows < rows {
+				rows = s.Rows
+			}
+			if cols == 0 || s.Cols < cols {
+				cols = s.Cols
 			}
 		}
-		old = old[up:]
 	}
-	same := len(old) > 0 && len(old[0].cells) == cols
-	s.lines = newLines(rows, cols)
-	for i := range old {
-		l := &s.lines[i]
-		copy(l.cells, old[i].cells)
-		l.wrapped = same && old[i].wrapped && i > 0
-		if last := &l.cells[cols-1]; last.w == wide {
-			last.r, last.w = ' ', narrow
+	old := t.model.Size()
+	if rows == 0 || !t.info.Running {
+		return
+	}
+	t.model.Resize(atoll.Size{Rows: rows, Cols: cols})
+	size := t.model.Size()
+	if size == old {
+		return
+	}
+	t.program.Resize(size)
+	for v := range t.viewers {
+		v.invalidate()
+	}
+}
+
+// invalidate makes a viewer get the whole screen.
+func (v *viewer) invalidate() {
+	v.needsScreen, v.dirty, v.queue, v.painted = true, true, nil, nil
+	notify(v.changed)
+}
+
+// followResize applies the sizes of a viewer's window.
+func (t *Terminal) followResize(ctx context.Context, v *viewer) {
+	sizes := v.a.Resize
+	for {
+		select {
+		case s, ok := <-sizes:
+			if !ok {
+				sizes = nil
+				continue
+			}
+			t.mu.Lock()
+			v.size = s
+			v.invalidate()
+			t.chooseSize()
+			t.mu.Unlock()
+		case <-ctx.Done():
+			return
 		}
 	}
-	tabs := newTabs(cols)
-	copy(tabs, s.tabs)
-	s.tabs, s.top, s.bottom = tabs, 0, rows-1
-	s.saved.y = min(max(s.saved.y-up, 0), rows-1)
-	s.saved.pending = s.saved.pending && s.saved.x == cols-1
-	s.saved.x = min(s.saved.x, cols-1)
-	return up
 }
 
-// Screen returns the current screen as text.
-func (m *Model) Screen() atoll.Screen {
-	s := atoll.Screen{
-		Lines: make([]string, m.rows), Scrollback: m.history.plainLines(), Row: m.y, Col: m.x,
-		Title: m.title, Alternate: m.current == &m.alt, Size: m.Size(),
-	}
-	for i := range m.current.lines {
-		s.Lines[i] = m.lineText(&m.current.lines[i])
-	}
-	return s
-}
-
-// Text returns the screen as text, without blank lines at its end.
-func (m *Model) Text() string {
-	return strings.TrimRight(strings.Join(m.Screen().Lines, "\n"), "\n")
-}
-
-func (m *Model) lineText(l *line) string {
-	b := make([]byte, 0, len(l.cells))
-	for i := range l.cells {
-		if l.cells[i].w != rest {
-			b = m.marks.appendCell(b, l.cells[i].r)
+// readInput sends a viewer's input to the program. The end of input does not detach the viewer.
+func (t *Terminal) readInput(ctx context.Context, cancel context.CancelCauseFunc, r io.Reader) {
+	b := make([]byte, 4<<10)
+	for {
+		n, err := r.Read(b)
+		if ctx.Err() != nil {
+			return
+		}
+		if serr := t.Send(ctx, b[:n]); serr != nil {
+			return // it has ended, which Attach reports
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				cancel(err)
+			}
+			return
 		}
 	}
-	return strings.TrimRight(string(b), " ")
+}
+
+// nextOutput returns the pending output of a viewer, the size if it must be reported,
+// and whether the program has ended.
+func (t *Terminal) nextOutput(v *viewer) (size atoll.Size, b []byte, over bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.model.Size()
+	switch {
+	case v.a.OnResize != nil && v.reported != now:
+		v.reported, size = now, now
+		v.needsScreen = true
+	case v.a.OnResize == nil && v.size.Rows > 0 && v.size.Cols > 0 && v.size != now:
+		v.queue = nil
+		if v.dirty {
+			b, v.painted = t.model.Paint(v.size, v.painted)
+			v.dirty = false
+		}
+		return size, b, !t.info.Running
+	}
+	if v.needsScreen {
+		b = t.model.Snapshot(v.a.History)
+		v.needsScreen = false
+	} else {
+		b = v.queue
+	}
+	v.queue = nil
+	return size, b, !t.info.Running
+}
+
+// notify sends a signal without blocking; pending signals are merged.
+func notify(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// NewFilter returns a writer that forwards to a user's terminal only sequences that a
+// Model understands. It is for output of untrusted origin.
+func NewFilter(w io.Writer) io.Writer {
+	f := &filterWriter{m: New(atoll.Size{}, 0), w: w}
+	f.m.OnOutput = func(b []byte) { f.out = append(f.out, b...) }
+	return f
+}
+
+type filterWriter struct {
+	m   *Model
+	w   io.Writer
+	out []byte
+}
+
+// Write forwards the understood parts of p.
+func (f *filterWriter) Write(p []byte) (int, error) {
+	f.out = f.out[:0]
+	_, _ = f.m.Write(p) // never fails
+	if len(f.out) > 0 {
+		if _, err := f.w.Write(f.out); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
 }

@@ -1,0 +1,220 @@
+package vt
+
+import (
+	"strings"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// Limits of a terminal.
+const (
+	MaxRows       = 300
+	MaxCols       = 500
+	MaxScrollback = 10_000
+	maxHistory    = 4 << 20 // bytes of all the lines above the screen
+)
+
+// DefaultScrollback is the number of stored lines if a spec has 0.
+const DefaultScrollback = 2000
+
+// Model is the state of a terminal, which Write updates. It is not safe
+// for concurrent use.
+type Model struct {
+	rows, cols int
+	main, alt  screen
+	current    *screen // one of them
+
+	x, y    int
+	pending bool // the next character wraps: x is the last column
+	pen     style
+	sets    charsets
+	modes   modes
+	last    rune // printed just now, for REP; 0: none
+	title   string
+	history scrollback
+	marks   clusters
+
+	state   state
+	seq     sequence
+	partial []byte // of a character whose rest has not come
+
+	// OnOutput, if not nil, receives the output for viewers' terminals: the parts of
+	// the input that the model understands.
+	OnOutput func(b []byte)
+	// OnResponse, if not nil, receives the terminal's responses to the program.
+	OnResponse func(b []byte)
+
+	out []byte // scratch for Pass
+}
+
+// screen is the main or the alternate screen.
+type screen struct {
+	lines       []line // nil: never used
+	top, bottom int    // margins, inclusive
+	tabs        []bool
+	saved       saved
+}
+
+// saved is the state that DECSC saves.
+type saved struct {
+	x, y    int
+	pending bool
+	pen     style
+	sets    charsets
+	origin  bool
+}
+
+// charsets holds the selected character sets.
+type charsets struct {
+	lines   [2]bool // G0 and G1 are the line drawing ones
+	shifted bool    // G1 is used
+}
+
+// clampSize limits a size and replaces zero by the default.
+func clampSize(s atoll.Size) (rows, cols int) {
+	rows, cols = int(s.Rows), int(s.Cols)
+	if rows == 0 {
+		rows = 24
+	}
+	if cols == 0 {
+		cols = 80
+	}
+	return min(rows, MaxRows), min(max(cols, 2), MaxCols)
+}
+
+// New returns a terminal with up to history lines of scrollback.
+func New(size atoll.Size, history int) *Model {
+	m := &Model{}
+	m.rows, m.cols = clampSize(size)
+	m.history.maxLines = min(max(history, 0), MaxScrollback)
+	m.resetState()
+	return m
+}
+
+// Size returns the size, which is never 0.
+func (m *Model) Size() atoll.Size { return atoll.Size{Rows: uint16(m.rows), Cols: uint16(m.cols)} }
+
+// Title returns the title that the program has set.
+func (m *Model) Title() string { return m.title }
+
+// resetState resets the terminal; the scrollback stays.
+func (m *Model) resetState() {
+	m.main.clearScreen(m.rows, m.cols)
+	m.alt = screen{}
+	m.current = &m.main
+	m.x, m.y, m.pending = 0, 0, false
+	m.pen, m.sets, m.modes, m.last, m.title = style{}, charsets{}, newModes(), 0, ""
+}
+
+// clearScreen resets a screen to an empty one.
+func (s *screen) clearScreen(rows, cols int) {
+	*s = screen{lines: newLines(rows, cols), bottom: rows - 1, tabs: newTabs(cols)}
+}
+
+func newLines(rows, cols int) []line {
+	all := make([]cell, rows*cols)
+	lines := make([]line, rows)
+	for i := range lines {
+		lines[i].cells = all[i*cols : (i+1)*cols : (i+1)*cols]
+		lines[i].fill(empty)
+	}
+	return lines
+}
+
+func newTabs(cols int) []bool {
+	tabs := make([]bool, cols)
+	for i := 0; i < cols; i += 8 {
+		tabs[i] = true
+	}
+	return tabs
+}
+
+// Resize changes the size. It cuts or pads lines instead of rewrapping them: full-screen
+// programs redraw, so do shells with their line, and both
+// would be wrong about the cursor if the text had moved.
+func (m *Model) Resize(size atoll.Size) {
+	rows, cols := clampSize(size)
+	if rows == m.rows && cols == m.cols {
+		return
+	}
+	if cols != m.cols {
+		m.history.unwrapLines()
+	}
+	y := m.y
+	if m.current == &m.alt {
+		y = m.main.saved.y // where it will be again
+	}
+	up := m.main.resizeTo(rows, cols, y, m.pushRow)
+	if m.current == &m.alt {
+		up = m.alt.resizeTo(rows, cols, m.y, nil)
+	}
+	m.rows, m.cols = rows, cols
+	m.y = min(max(m.y-up, 0), rows-1)
+	if m.x >= cols || m.x < cols-1 {
+		m.pending = false
+	}
+	m.x = min(m.x, cols-1)
+}
+
+// pushRow moves a row that leaves the screen to the scrollback.
+func (m *Model) pushRow(l *line) { m.history.push(&m.marks, l) }
+
+// resizeTo changes the size and returns how many rows left the screen at the top.
+func (s *screen) resizeTo(rows, cols, y int, push func(*line)) (up int) {
+	old := s.lines
+	if more := len(old) - rows; more > 0 { // first what is below the cursor goes
+		below := min(more, len(old)-1-min(y, len(old)-1))
+		old = old[:len(old)-below]
+		up = more - below
+		if push != nil {
+			for i := range up {
+				push(&old[i])
+			}
+		}
+		old = old[up:]
+	}
+	same := len(old) > 0 && len(old[0].cells) == cols
+	s.lines = newLines(rows, cols)
+	for i := range old {
+		l := &s.lines[i]
+		copy(l.cells, old[i].cells)
+		l.wrapped = same && old[i].wrapped && i > 0
+		if last := &l.cells[cols-1]; last.w == wide {
+			last.r, last.w = ' ', narrow
+		}
+	}
+	tabs := newTabs(cols)
+	copy(tabs, s.tabs)
+	s.tabs, s.top, s.bottom = tabs, 0, rows-1
+	s.saved.y = min(max(s.saved.y-up, 0), rows-1)
+	s.saved.pending = s.saved.pending && s.saved.x == cols-1
+	s.saved.x = min(s.saved.x, cols-1)
+	return up
+}
+
+// Screen returns the current screen as text.
+func (m *Model) Screen() atoll.Screen {
+	s := atoll.Screen{
+		Lines: make([]string, m.rows), Scrollback: m.history.plainLines(), Row: m.y, Col: m.x,
+		Title: m.title, Alternate: m.current == &m.alt, Size: m.Size(),
+	}
+	for i := range m.current.lines {
+		s.Lines[i] = m.lineText(&m.current.lines[i])
+	}
+	return s
+}
+
+// Text returns the screen as text, without blank lines at its end.
+func (m *Model) Text() string {
+	return strings.TrimRight(strings.Join(m.Screen().Lines, "\n"), "\n")
+}
+
+func (m *Model) lineText(l *line) string {
+	b := make([]byte, 0, len(l.cells))
+	for i := range l.cells {
+		if l.cells[i].w != rest {
+			b = m.marks.appendCell(b, l.cells[i].r)
+		}
+	}
+	return strings.TrimRight(string(b), " ")
+}
