@@ -302,7 +302,7 @@ func (d *declareCall) declareOne(arg string, pending *pendingArray) {
 	}
 	name, value, add, has := cutAssign(arg)
 	if has && d.in.opts&optXtrace != 0 && (d.name == "export" || d.name == "readonly") {
-		d.in.printTrace(name + "=" + quoteSet(value))
+		d.in.printTrace(name + "=" + d.in.quoteLong(quoteSet, value))
 	}
 	r, ok := d.in.parseRef(name)
 	if prefix, empty := strings.CutSuffix(name, "[]"); empty && isName(prefix) {

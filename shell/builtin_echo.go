@@ -53,6 +53,8 @@ func bEcho(in *interp, args []string) int {
 func (in *interp) echoEscapes(s string) (string, bool) {
 	p := &printer{in: in}
 	var b strings.Builder
+	in.chargeScratch(len(s))
+	b.Grow(len(s))
 	for s != "" {
 		i := strings.IndexByte(s, '\\')
 		if i < 0 {

@@ -141,7 +141,7 @@ func (m *mapfileCall) read() int {
 		}
 		k := n - m.skip + 1
 		if m.callback != "" && k%m.quantum == 0 {
-			in.runCallback(m.callback + " " + strconv.FormatInt(index, 10) + " " + quoteAlways(line))
+			in.runCallback(m.callback + " " + strconv.FormatInt(index, 10) + " " + in.quoteLong(quoteAlways, line))
 		}
 		v := in.mutableVar(m.name)
 		in.toArray(v)

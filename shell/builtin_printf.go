@@ -2,7 +2,6 @@ package shell
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -40,14 +39,13 @@ func bPrintf(in *interp, args []string) int {
 	}
 	p.args = args[i+1:]
 	p.formatAll(args[i])
-	in.chargeScratch(p.uncharged)
 	if p.to == nil {
 		if st := in.writeOut("printf", p.out); st != 0 {
 			return st
 		}
 		return p.status
 	}
-	if !in.assignRef(*p.to, string(p.out), false) {
+	if !in.assignRef(*p.to, in.textOf(p.out), false) {
 		return 1
 	}
 	return p.status
@@ -72,7 +70,7 @@ type printer struct {
 	args      []string
 	used      int // arguments used so far
 	out       []byte
-	uncharged int // bytes of output that are not charged yet
+	uncounted int // bytes of output that are not charged as work yet
 	status    int
 	stop      bool
 }
@@ -82,12 +80,13 @@ func (p *printer) reportError(format string, a ...any) {
 	p.status = 1
 }
 
-func (p *printer) chargeOutput(n int) {
-	if p.uncharged += n; p.uncharged > 4096 {
-		p.in.chargeWork(p.uncharged >> 6)
-		p.in.chargeScratch(p.uncharged)
-		p.uncharged = 0
+// reserveOutput makes room for n more bytes of output and charges them.
+func (p *printer) reserveOutput(n int) {
+	if p.uncounted += n; p.uncounted > 4096 {
+		p.in.chargeWork(p.uncounted >> 6)
+		p.uncounted = 0
 	}
+	p.out = p.in.growScratch(p.out, n)
 }
 
 // formatAll repeats the format until the arguments are used up.
@@ -116,8 +115,8 @@ func (p *printer) formatOnce(f string) {
 		if i < 0 {
 			i = len(f)
 		}
+		p.reserveOutput(i)
 		p.out = append(p.out, f[:i]...)
-		p.chargeOutput(i)
 		if f = f[i:]; f == "" {
 			return
 		}
@@ -282,14 +281,14 @@ func (p *printer) convertArg(s spec) {
 		p.writeText(s, a)
 		p.stop = p.stop || end
 	case 'q':
-		p.writeText(s, quoteBackslash(p.next()))
+		p.writeText(s, p.in.quoteLong(quoteBackslash, p.next()))
 	case 'Q':
 		a := p.next()
 		if s.prec >= 0 && s.prec < len(a) {
 			a = a[:s.prec]
 		}
 		s.prec = -1
-		p.writeText(s, quoteBackslash(a))
+		p.writeText(s, p.in.quoteLong(quoteBackslash, a))
 	case 'd', 'i':
 		v := p.parseInteger(p.next())
 		digits := strconv.FormatUint(absValue(v), 10)
@@ -352,10 +351,7 @@ func (p *printer) writeText(s spec, a string) {
 }
 
 func (p *printer) writePadded(s spec, a string) {
-	p.chargeOutput(max(s.width, len(a)))
-	if s.width > 4096 {
-		p.out = slices.Grow(p.out, max(s.width, len(a)))
-	}
+	p.reserveOutput(max(s.width, len(a)))
 	if !s.minus {
 		p.writeSpaces(s.width - len(a))
 	}
@@ -380,7 +376,7 @@ func (p *printer) writeNumber(s spec, neg bool, digits, prefix string) {
 			digits = ""
 		}
 		if n := s.prec - len(digits); n > 0 {
-			p.chargeOutput(n)
+			p.in.chargeScratch(n)
 			digits = strings.Repeat("0", n) + digits
 		}
 	}
@@ -397,7 +393,7 @@ func (p *printer) writeSigned(s spec, neg bool, digits, prefix string) {
 		prefix = " " + prefix
 	}
 	if n := s.width - len(prefix) - len(digits); s.zero && !s.minus && n > 0 {
-		p.chargeOutput(n)
+		p.in.chargeScratch(n)
 		digits = strings.Repeat("0", n) + digits
 	}
 	p.writePadded(s, prefix+digits)

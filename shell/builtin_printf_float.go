@@ -25,7 +25,7 @@ func (p *printer) writeFloat(s spec, a string) {
 		return
 	}
 	if s.prec > 1<<20 {
-		p.chargeOutput(s.prec)
+		p.in.chargeScratch(2 * s.prec)
 	}
 	text, prefix := formatFloat(s, v)
 	neg := v.Signbit()

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -266,9 +267,17 @@ type inputLine struct {
 	marks []bool
 }
 
-func (l *inputLine) add(c byte, mark bool) {
+func (l *inputLine) add(in *interp, c byte, mark bool) {
 	if mark && l.marks == nil {
-		l.marks = make([]bool, len(l.text), len(l.text)+8)
+		in.chargeScratch(cap(l.text))
+		l.marks = make([]bool, len(l.text), cap(l.text))
+	}
+	if len(l.text) == cap(l.text) {
+		l.text = in.growScratch(l.text, 1)
+		if l.marks != nil {
+			in.chargeScratch(cap(l.text))
+			l.marks = slices.Grow(l.marks, cap(l.text)-len(l.marks))
+		}
 	}
 	l.text = append(l.text, c)
 	if l.marks != nil {
@@ -278,17 +287,15 @@ func (l *inputLine) add(c byte, mark bool) {
 
 // readLine reads a line; status is 1 if the input ends before the line does.
 func (r *readCall) readLine(src *input) (l inputLine, status int) {
-	chars, paid := 0, 0
+	chars := 0
 	l.text = make([]byte, 0, 64)
 	for r.maxChars < 0 || chars < r.maxChars {
 		c, ok := src.next()
 		if !ok {
 			return l, 1
 		}
-		if len(l.text)-paid >= 4096 {
+		if len(l.text)%4096 == 4095 {
 			r.in.chargeWork(64)
-			r.in.chargeScratch(4096)
-			paid = len(l.text)
 		}
 		switch {
 		case c == r.delim && !r.exact:
@@ -302,9 +309,9 @@ func (r *readCall) readLine(src *input) (l inputLine, status int) {
 			if c == '\n' {
 				continue
 			}
-			l.add(c, true)
+			l.add(r.in, c, true)
 		default:
-			l.add(c, false)
+			l.add(r.in, c, false)
 		}
 		if r.in.bytes || c < utf8.RuneSelf {
 			chars++

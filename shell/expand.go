@@ -220,7 +220,7 @@ func (c *compiler) patternWith(w *syntax.Word, flags patFlags) func(in *interp) 
 	list := wordItems(w.Parts, tildeStart)
 	if s, ok := constantPattern(list); ok {
 		memo := newPatternMemo(s)
-		return func(in *interp) *pattern { return memo.get(in.patFlags() | flags) }
+		return func(in *interp) *pattern { return memo.get(in, in.patFlags()|flags) }
 	}
 	f := c.escapedText(list)
 	var last lastPattern

@@ -85,6 +85,10 @@ type fieldList struct {
 	uncharged int    // bytes that are not charged yet
 }
 
+// fieldCost is the memory of a field besides its text: its string, and its share of a list that
+// grows.
+const fieldCost = 32
+
 // emit is a compiled expansion that adds fields to a list.
 type emit func(in *interp, b *fieldList)
 
@@ -183,7 +187,7 @@ func (b *fieldList) endField() {
 }
 
 func (b *fieldList) push() {
-	b.chargeBytes(16)
+	b.chargeBytes(fieldCost)
 	if b.glob && b.in.opts&optNoglob == 0 && hasPattern(string(b.pat), b.in.shopts&shExtglob != 0) {
 		b.out = b.in.globField(b.out, string(b.pat), string(b.cur))
 	} else {

@@ -11,12 +11,12 @@ type patternMemo struct {
 
 func newPatternMemo(src string) *patternMemo { return &patternMemo{src: src} }
 
-func (m *patternMemo) get(flags patFlags) *pattern {
+func (m *patternMemo) get(in *interp, flags patFlags) *pattern {
 	slot := &m.made[flags&7]
 	if p := slot.Load(); p != nil {
 		return p
 	}
-	p := compilePattern(m.src, flags)
+	p := in.compilePattern(m.src, flags)
 	slot.Store(p)
 	return p
 }
@@ -36,8 +36,7 @@ func (l *lastPattern) get(in *interp, src string, flags patFlags) *pattern {
 	if m := l.p.Load(); m != nil && m.src == src && m.flags == flags {
 		return m.p
 	}
-	in.chargeWork(1 + len(src)>>2)
-	p := compilePattern(src, flags)
+	p := in.compilePattern(src, flags)
 	if len(src) < 1024 {
 		l.p.Store(&compiledPattern{src, flags, p})
 	}

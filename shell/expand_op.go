@@ -142,12 +142,13 @@ func (in *interp) replaceMatches(s string, p *pattern, all bool, r replacer) str
 	f := finder{m: matcher{p: p, in: in, s: s}}
 	var out []byte
 	changed := false
-	done, paid := 0, 0
+	done := 0
 	for done < len(s) {
 		start, end, ok := f.next(done)
 		if !ok || start >= len(s) {
 			break
 		}
+		out = in.growScratch(out, start-done+r.size(end-start))
 		out = append(out, s[done:start]...)
 		out = r.appendTo(out, s[start:end])
 		changed, done = true, end
@@ -156,18 +157,25 @@ func (in *interp) replaceMatches(s string, p *pattern, all bool, r replacer) str
 		}
 		if start == end {
 			_, w := charAt(s, end, p.flags)
+			out = in.growScratch(out, w)
 			out = append(out, s[end:end+w]...)
 			done += w
-		}
-		if len(out)-paid > 4096 {
-			in.chargeScratch(2 * (len(out) - paid))
-			paid = len(out)
 		}
 	}
 	if !changed {
 		return s
 	}
-	return string(append(out, s[done:]...))
+	out = in.growScratch(out, len(s)-done)
+	return in.textOf(append(out, s[done:]...))
+}
+
+// size returns the length of the replacement for a match of n bytes.
+func (r replacer) size(n int) int {
+	size := n * (len(r) - 1)
+	for _, s := range r {
+		size += len(s)
+	}
+	return size
 }
 
 func (r replacer) appendTo(b []byte, match string) []byte {
@@ -450,7 +458,7 @@ func (c *compiler) transformOp(e *syntax.ParamExp, get fetch) fetch {
 func transformFunc(letter string) func(in *interp, s string) string {
 	switch letter {
 	case "Q":
-		return func(_ *interp, s string) string { return quoteAlways(s) }
+		return func(in *interp, s string) string { return in.quoteLong(quoteAlways, s) }
 	case "E":
 		return func(_ *interp, s string) string { return syntax.Unescape(s) }
 	case "P":
@@ -488,7 +496,7 @@ func (c *compiler) describeOp(e *syntax.ParamExp, letter string, get fetch) fetc
 		}
 		if !whole {
 			if val.set {
-				val.s = quoteAlways(val.s)
+				val.s = in.quoteLong(quoteAlways, val.s)
 			}
 			return val
 		}
@@ -499,23 +507,30 @@ func (c *compiler) describeOp(e *syntax.ParamExp, letter string, get fetch) fetc
 func (in *interp) describeParams(letter string, v value) value {
 	switch {
 	case letter == "A" && v.multi:
-		s := "set --"
-		for _, p := range v.list {
-			s += " " + quoteAlways(p)
-		}
-		return value{s: s, set: true}
+		return value{s: in.textOf(in.appendQuotedList([]byte("set --"), v.list)), set: true}
 	case letter == "a" || letter == "A":
 		return value{multi: v.multi, star: v.star}
 	}
 	list := make([]string, len(v.list))
 	for i, s := range v.list {
-		list[i] = quoteAlways(s)
+		list[i] = in.quoteLong(quoteAlways, s)
 	}
 	v.list = list
 	if !v.multi && v.set {
-		v.s = quoteAlways(v.s)
+		v.s = in.quoteLong(quoteAlways, v.s)
 	}
 	return v
+}
+
+// appendQuotedList appends the words of a list, each after a space.
+func (in *interp) appendQuotedList(b []byte, list []string) []byte {
+	for _, s := range list {
+		in.chargeWork(1)
+		word := in.quoteLong(quoteAlways, s)
+		b = in.growScratch(b, 1+len(word))
+		b = append(append(b, ' '), word...)
+	}
+	return b
 }
 
 func (in *interp) describeAttrs(v *variable, val value) value {
@@ -549,20 +564,21 @@ func (in *interp) describeAssign(name string, v *variable, val value, whole bool
 	case !val.set:
 		return value{s: "declare -" + letters + " " + name, set: true}
 	case letters == "":
-		return value{s: name + "=" + quoteAlways(val.s), set: true}
+		return value{s: name + "=" + in.quoteLong(quoteAlways, val.s), set: true}
 	}
-	return value{s: "declare -" + letters + " " + name + "=" + quoteAlways(val.s), set: true}
+	return value{s: "declare -" + letters + " " + name + "=" + in.quoteLong(quoteAlways, val.s), set: true}
 }
 
 // describePairs lists keys and values, as one quoted text or as words.
 func (in *interp) describePairs(v *variable, val value, words bool) value {
 	keys, vals := in.keysOf(v), in.elementsOf(v)
+	in.chargeScratch(64 * len(keys))
 	list := make([]string, 0, 2*len(keys))
 	for i := range keys {
 		if words {
 			list = append(list, keys[i], vals[i])
 		} else {
-			list = append(list, quoteKey(keys[i]), quoteVar(vals[i]))
+			list = append(list, in.quoteLong(quoteKey, keys[i]), in.quoteLong(quoteVar, vals[i]))
 		}
 	}
 	in.chargeWork(len(list))

@@ -99,7 +99,7 @@ func cutComponent(pat string) (comp, rest string, more bool) {
 
 // matchComponent matches a component against the names in a directory.
 func (g *globber) matchComponent(dir, comp, rest string) {
-	p := compilePattern(comp, g.flags)
+	p := g.in.compilePattern(comp, g.flags)
 	dots := g.in.shopts&shDotglob != 0 || startsWithDot(p.nodes)
 	for _, e := range g.readDir(dir) {
 		name := e.Name()
@@ -229,7 +229,7 @@ func (g *globber) dropIgnored(list []string) []string {
 	}
 	var pats []*pattern
 	for _, s := range splitPatterns(v) {
-		pats = append(pats, compilePattern(s, g.flags))
+		pats = append(pats, g.in.compilePattern(s, g.flags))
 	}
 	return slices.DeleteFunc(list, func(name string) bool {
 		base := name[strings.LastIndexByte(name, '/')+1:]

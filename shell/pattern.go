@@ -70,6 +70,16 @@ func (in *interp) chargeWork(n int) {
 	}
 }
 
+// patternCost is the memory of a character of a pattern in bytes.
+const patternCost = 64
+
+// compilePattern compiles a pattern and charges it.
+func (in *interp) compilePattern(src string, flags patFlags) *pattern {
+	in.chargeWork(1 + len(src)>>2)
+	in.chargeScratch(patternCost * len(src))
+	return compilePattern(src, flags)
+}
+
 // compilePattern compiles a pattern, in which a backslash makes the next
 // character literal.
 func compilePattern(src string, flags patFlags) *pattern {
@@ -141,6 +151,9 @@ type patParser struct {
 // parseSequence parses nodes up to the end, or in a group up to '|' or ')'.
 func (c *patParser) parseSequence(depth int, group bool) []patNode {
 	var list []patNode
+	if !group && len(c.src) > 256 {
+		list = make([]patNode, 0, len(c.src))
+	}
 	for c.pos < len(c.src) {
 		ch := c.src[c.pos]
 		if group && (ch == '|' || ch == ')') {

@@ -33,7 +33,11 @@ func (c *compiler) redirs(list []*syntax.Redir) []redir {
 			d.text = c.hereDocument(r.Doc)
 		case syntax.RedirString:
 			w := c.scalar(r.Target)
-			d.text = func(in *interp) string { return w(in) + "\n" }
+			d.text = func(in *interp) string {
+				text := w(in)
+				in.chargeScratch(len(text) + 1)
+				return text + "\n"
+			}
 		default:
 			d.raw = r.Target.Raw
 			d.target = c.redirTarget(r.Target)

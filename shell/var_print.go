@@ -31,6 +31,14 @@ func attrLetters(v *variable) string {
 	return b.String()
 }
 
+// writeScratch writes s to b and charges what b grows by.
+func (in *interp) writeScratch(b *strings.Builder, s string) {
+	if b.Len()+len(s) > b.Cap() {
+		in.chargeScratch(max(len(s), b.Cap()))
+	}
+	b.WriteString(s)
+}
+
 // listText returns the elements of an array as a compound assignment.
 func (in *interp) listText(v *variable) string {
 	var b strings.Builder
@@ -42,7 +50,7 @@ func (in *interp) listText(v *variable) string {
 		}
 		for _, p := range a.orderedPairs() {
 			in.chargeWork(1)
-			b.WriteString("[" + quoteKey(p.key) + "]=" + quoteVar(p.val) + " ")
+			in.writeScratch(&b, "["+in.quoteLong(quoteKey, p.key)+"]="+in.quoteLong(quoteVar, p.val)+" ")
 		}
 		b.WriteByte(')')
 		return b.String()
@@ -50,7 +58,7 @@ func (in *interp) listText(v *variable) string {
 	sep := ""
 	in.arrayOf(v).eachElement(func(i int64, s string) bool {
 		in.chargeWork(1)
-		b.WriteString(sep + "[" + strconv.FormatInt(i, 10) + "]=" + quoteVar(s))
+		in.writeScratch(&b, sep+"["+strconv.FormatInt(i, 10)+"]="+in.quoteLong(quoteVar, s))
 		sep = " "
 		return true
 	})
@@ -76,7 +84,7 @@ func (in *interp) declarationLine(name string, v *variable) string {
 		}
 	default:
 		if s, ok := in.valueOf(v); ok {
-			line += "=" + quoteVar(s)
+			line += "=" + in.quoteLong(quoteVar, s)
 		}
 	}
 	return line + "\n"
@@ -94,14 +102,14 @@ func (in *interp) setLine(name string, v *variable) string {
 	if !ok {
 		return ""
 	}
-	return name + "=" + quoteSet(s) + "\n"
+	return name + "=" + in.quoteLong(quoteSet, s) + "\n"
 }
 
 // variablesText lists all variables as set does.
 func (in *interp) variablesText() string {
 	var b strings.Builder
 	for _, name := range in.variablesNamed("") {
-		b.WriteString(in.setLine(name, in.lookupVar(name)))
+		in.writeScratch(&b, in.setLine(name, in.lookupVar(name)))
 	}
 	return b.String()
 }

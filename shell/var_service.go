@@ -66,7 +66,7 @@ func (in *interp) globNames(pat string) []string {
 
 // globMatch reports whether a pattern matches s.
 func (in *interp) globMatch(pat, s string) bool {
-	return compilePattern(pat, in.patFlags()).matchAll(in, s)
+	return in.compilePattern(pat, in.patFlags()).matchAll(in, s)
 }
 
 // funcNestLimit returns the limit of nested function calls in FUNCNEST.

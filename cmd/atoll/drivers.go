@@ -18,7 +18,7 @@ import (
 func wiring() app.Wiring {
 	return app.Wiring{
 		NewDrivers:  drivers,
-		NewInMemory: func() atoll.Driver { return virtual.New() },
+		NewInMemory: func() atoll.Driver { return &virtual.Driver{LimitHeap: true} },
 		NewRescuer:  pairing.NewRescuer,
 	}
 }

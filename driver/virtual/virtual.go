@@ -46,6 +46,11 @@ type Driver struct {
 	// Policy is asked before each command runs; nil allows all.
 	Policy shell.Policy
 
+	// LimitHeap makes the Go runtime collect garbage more often as it approaches the limits of
+	// the driver's sandboxes, by runtime/debug.SetMemoryLimit. It is for a process whose memory
+	// is for sandboxes only. A limit that is set already, such as by $GOMEMLIMIT, stays.
+	LimitHeap bool
+
 	Now  func() time.Time // nil: time.Now
 	Rand io.Reader        // nil: crypto/rand
 
@@ -57,6 +62,7 @@ type Driver struct {
 
 	mu        sync.Mutex
 	sandboxes map[string]*Sandbox // guarded by mu
+	heap      heapLimit           // guarded by mu
 }
 
 // New returns a driver whose sandboxes exist in memory only.
@@ -252,6 +258,7 @@ func (d *Driver) register(s *Sandbox) error {
 		d.sandboxes = make(map[string]*Sandbox)
 	}
 	d.sandboxes[s.id] = s
+	d.adjustHeapLimit(s.spec, 1)
 	return nil
 }
 
@@ -313,5 +320,6 @@ func (d *Driver) unregister(s *Sandbox) {
 	defer d.mu.Unlock()
 	if d.sandboxes[s.id] == s {
 		delete(d.sandboxes, s.id)
+		d.adjustHeapLimit(s.spec, -1)
 	}
 }

@@ -343,7 +343,6 @@ func (in *interp) replaceMatches(re *regex.Regexp, s string, rep []replacement, 
 	var out []byte
 	count, seen, done := 0, 0, 0
 	last := -1 // where the last match ended
-	grown := 0
 	for at := 0; at <= len(s) && in.find(re, s, at, caps); {
 		in.tick(1)
 		from, to := caps[0], caps[1]
@@ -355,13 +354,10 @@ func (in *interp) replaceMatches(re *regex.Regexp, s string, rep []replacement, 
 		last = to
 		if nth == 0 || seen == nth {
 			count++
+			out = in.growTemp(out, from-done+replacementSize(rep, caps))
 			out = append(out, s[done:from]...)
 			out = appendReplacement(out, s, rep, caps)
 			done = to
-		}
-		if cap(out) > grown+largeString {
-			in.chargeTemp(cap(out) - grown)
-			grown = cap(out)
 		}
 		if nth != 0 && seen >= nth {
 			break
@@ -374,9 +370,51 @@ func (in *interp) replaceMatches(re *regex.Regexp, s string, rep []replacement, 
 	if count == 0 {
 		return s, 0
 	}
-	out = append(out, s[done:]...)
-	in.chargeTemp(max(0, cap(out)-grown))
-	return unsafeString(out), count
+	out = in.growTemp(out, len(s)-done)
+	return unsafeString(in.clipTemp(append(out, s[done:]...))), count
+}
+
+// growTemp returns b, a buffer that only growTemp has grown, with room for n more bytes. It charges
+// a large one before it is allocated.
+func (in *interp) growTemp(b []byte, n int) []byte {
+	need := len(b) + n
+	if need <= cap(b) {
+		return b
+	}
+	size := max(need, 2*cap(b), 64)
+	if cap(b) > 1<<20 {
+		size = max(need, cap(b)+cap(b)/2)
+	}
+	in.chargeTemp(size)
+	grown := make([]byte, len(b), size)
+	copy(grown, b)
+	if cap(b) >= largeString {
+		in.temp -= int64(cap(b))
+		in.charge(-int64(cap(b)))
+	}
+	return grown
+}
+
+// clipTemp returns b without much unused memory behind it, which would not be charged once it is
+// stored.
+func (in *interp) clipTemp(b []byte) []byte {
+	if cap(b) < largeString || cap(b)-len(b) < cap(b)/8 {
+		return b
+	}
+	in.chargeTemp(len(b))
+	return append(make([]byte, 0, len(b)), b...)
+}
+
+// replacementSize returns the length of a replacement for the match in caps.
+func replacementSize(rep []replacement, caps []int) int {
+	n := 0
+	for _, r := range rep {
+		n += len(r.text)
+		if g := 2 * r.group; g >= 0 && g < len(caps) && caps[g] >= 0 {
+			n += caps[g+1] - caps[g]
+		}
+	}
+	return n
 }
 
 // offsetAfter returns the offset of the character after the one at i.

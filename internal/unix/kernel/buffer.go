@@ -69,20 +69,29 @@ func (b *Buffer) add(data []byte) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if need := len(b.b) + len(data); need > cap(b.b) {
-		size := max(2*cap(b.b), need)
-		if size < 512 {
-			size = max(64, need)
-		}
-		k, grow := b.owner.k, int64(size-cap(b.b))
-		if k.mem.Add(grow) > k.limits.Memory {
-			k.mem.Add(-grow)
+		size := max(grownSize(cap(b.b)), need)
+		k := b.owner.k
+		if k.mem.Add(int64(size)) > k.limits.Memory {
+			k.mem.Add(-int64(size))
 			return false
 		}
-		b.cost += grow
 		b.b = append(make([]byte, 0, size), b.b...)
+		k.mem.Add(-b.cost)
+		b.cost = int64(size)
 	}
 	b.b = append(b.b, data...)
 	return true
+}
+
+// grownSize returns the size of the buffer that replaces a full one.
+func grownSize(size int) int {
+	switch {
+	case size < 256:
+		return 64 + 2*size
+	case size < 1<<20:
+		return 2 * size
+	}
+	return size + size/2
 }
 
 func (e bufferEnd) close() {

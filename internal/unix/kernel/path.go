@@ -96,9 +96,11 @@ func (p *Proc) ReadAll(r io.Reader) ([]byte, error) {
 	var b []byte
 	for {
 		if len(b) == cap(b) {
-			n := max(4096, 2*cap(b))
-			p.Alloc(int64(n - cap(b)))
+			n := max(4096, grownSize(cap(b)))
+			p.Alloc(int64(n))
+			was := cap(b)
 			b = append(make([]byte, 0, n), b...)
+			p.Free(int64(was))
 		}
 		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]

@@ -153,23 +153,26 @@ func (n *node) isAnchored(o Options) bool {
 
 // loosener copies trees into regular trees that match at least the same texts.
 type loosener struct {
+	mem    *account
 	bodies map[int]*node // of groups; nil for a body that has back-references itself
 	inside bool          // in a copy of a group's body; its assertions may not hold there
 }
 
 // loosenTree returns a regular tree that matches wherever n does.
-func loosenTree(n *node) *node {
-	l := &loosener{bodies: map[int]*node{}}
+func loosenTree(n *node, mem *account) *node {
+	l := &loosener{mem: mem, bodies: map[int]*node{}}
 	return l.loosenNode(n)
 }
 
 // loosenNode returns the regular tree for n. A back-reference becomes a copy of its group, or any
 // text.
 func (l *loosener) loosenNode(n *node) *node {
+	l.mem.alloc(nodeBytes + 16*len(n.subs))
+	l.mem.budget.Tick(1)
 	switch n.op {
 	case nBackref:
 		if body := l.bodies[n.index]; body != nil {
-			copied := loosener{inside: true}
+			copied := loosener{mem: l.mem, inside: true}
 			return copied.loosenNode(body)
 		}
 		anything := &node{op: nSet, set: set{{0, rawEnd}}}

@@ -163,16 +163,25 @@ func (m *backtracker) releaseMemory() {
 // push adds a frame and charges a large stack to the budget.
 func (m *backtracker) push(f frame) {
 	if len(m.stack) == cap(m.stack) {
-		was := cap(m.stack)
-		m.stack = slices.Grow(m.stack, max(64, was))
-		if was <= stackKeep {
-			was = 0
-		}
-		if cap(m.stack) > stackKeep {
-			m.b.Alloc(int64(cap(m.stack)-was) * frameBytes)
-		}
+		m.growStack()
 	}
 	m.stack = append(m.stack, f)
+}
+
+// growStack doubles the stack, after it has charged what is large.
+func (m *backtracker) growStack() {
+	was := cap(m.stack)
+	size := max(64, 2*was)
+	if size > stackKeep {
+		charged := int64(was)
+		if was <= stackKeep {
+			charged = 0
+		}
+		m.b.Alloc((int64(size) - charged) * frameBytes)
+	}
+	grown := make([]frame, was, size)
+	copy(grown, m.stack)
+	m.stack = grown
 }
 
 // pop removes frames, not below base, until it finds a path to try; it restores values on the way.

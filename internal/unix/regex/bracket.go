@@ -10,6 +10,7 @@ func (p *parser) bracket() (*node, error) {
 	p.pos++
 	negated := p.accept("^")
 	var s set
+	merge := 1024 // spans of s from which those that touch are merged
 	for first := true; ; first = false {
 		if p.pos == len(p.src) {
 			if first && p.o.Syntax != Perl {
@@ -26,6 +27,12 @@ func (p *parser) bracket() (*node, error) {
 			return nil, err
 		}
 		s = append(s, item...)
+		if len(s) > merge {
+			p.budget.Tick(len(s))
+			s = s.sortAndMerge()
+			p.mem.alloc(spanBytes * len(s))
+			merge = max(merge, 2*len(s))
+		}
 	}
 	p.budget.Tick(1 + len(s))
 	return p.bracketNode(s.sortAndMerge(), negated), nil
@@ -45,7 +52,9 @@ func (p *parser) bracketNode(s set, negated bool) *node {
 			s = s.without(setOf('\n'))
 		}
 	}
-	return &node{op: nSet, set: p.noNewline(s)}
+	s = p.noNewline(s)
+	p.mem.alloc(spanBytes * len(s))
+	return &node{op: nSet, set: s}
 }
 
 // classMistake reports whether the pattern has [:space:] instead of [[:space:]], which grep and sed

@@ -295,7 +295,7 @@ func randomPattern(r *rand.Rand, depth int) string {
 		return "(" + randomPattern(r, depth-1) + "|" + randomPattern(r, depth-1) + ")"
 	}
 	inner := randomPattern(r, depth-1)
-	if n, _, err := parse(inner, Options{Syntax: ERE}); err != nil || n.matchesEmpty() {
+	if n, _, err := parse(inner, Options{Syntax: ERE}, newAccount(nil)); err != nil || n.matchesEmpty() {
 		return inner // glibc's group of an empty round depends on how it copies the loop
 	}
 	ops := []string{"*", "+", "?", "{2}", "{1,2}", "{0,1}", "{2,}"}

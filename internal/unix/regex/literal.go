@@ -156,11 +156,25 @@ func literalsOf(n *node, o Options) facts {
 // literalsOfConcat returns the facts about a concatenation.
 func literalsOfConcat(n *node, o Options) facts {
 	all := facts{exact: true}
-	for _, s := range n.subs {
+	for i := 0; i < len(n.subs); i++ {
+		s := n.subs[i]
 		if s.op == nAssert || s.op == nLook || s.op == nKeep {
 			continue
 		}
 		f := literalsOf(s, o)
+		if s.op == nSet && f.exact { // joined first, so that a long word is copied once
+			end := i + 1
+			for end < len(n.subs) && n.subs[end].op == nSet {
+				g := literalsOf(n.subs[end], o)
+				if !g.exact {
+					break
+				}
+				f.left = append(f.left, g.left...)
+				end++
+			}
+			f.right, f.best = f.left, f.left
+			i = end - 1
+		}
 		across := concatBytes(all.right, f.left)
 		all.best = longerOf(longerOf(all.best, f.best), across)
 		if all.exact {

@@ -14,20 +14,20 @@ type parser struct {
 	names  []string // one for every group opened so far
 	closed []bool   // whether a back-reference may name the group
 	depth  int
+	mem    *account
 	budget Budget
+	sets   map[string]set // shorthands such as \W and \p{L}, by name
 
 	// Perl only.
 	icase, multi, dotall, extended bool
 }
 
-// parse parses a pattern and returns its tree and the names of its groups.
-func parse(pattern string, o Options) (*node, []string, error) {
-	p := &parser{src: pattern, o: o, all: everyRune, budget: o.Budget}
+// parse parses a pattern and returns its tree and the names of its groups. It charges the tree to
+// mem.
+func parse(pattern string, o Options, mem *account) (*node, []string, error) {
+	p := &parser{src: pattern, o: o, all: everyRune, mem: mem, budget: mem.budget, sets: map[string]set{}}
 	if o.Bytes {
 		p.all = everyByte
-	}
-	if p.budget == nil {
-		p.budget = unlimited{}
 	}
 	p.icase, p.multi, p.dotall = o.IgnoreCase, o.Newline || o.Lines, o.DotAll
 	var n *node
@@ -54,12 +54,15 @@ func parse(pattern string, o Options) (*node, []string, error) {
 
 // parseFixed parses a pattern without operators. As in grep, a newline separates alternatives.
 func (p *parser) parseFixed() *node {
+	p.mem.alloc(atomBytes * (strings.Count(p.src, "\n") + 1))
 	lines := strings.Split(p.src, "\n")
 	subs := make([]*node, len(lines))
 	for i, line := range lines {
 		sub := &parser{src: line, o: p.o, all: p.all, icase: p.icase}
 		var seq []*node
 		for sub.pos < len(line) {
+			p.mem.alloc(atomBytes)
+			p.budget.Tick(1)
 			seq = append(seq, sub.charNode(sub.next()))
 		}
 		subs[i] = concatOrEmpty(seq)
@@ -195,6 +198,7 @@ func (p *parser) branch(level int) (*node, error) {
 // piece parses an atom with its repetitions. The node is nil for a repetition with nothing to
 // repeat; anchor reports that nothing can be repeated after the node.
 func (p *parser) piece(level int, start bool) (n *node, anchor bool, err error) {
+	p.mem.alloc(atomBytes)
 	if start {
 		skipped, err := p.strayOperator()
 		if err != nil || skipped {
@@ -216,6 +220,7 @@ func (p *parser) piece(level int, start bool) (n *node, anchor bool, err error) 
 		if err != nil || !ok {
 			return n, false, err
 		}
+		p.mem.alloc(2 * nodeBytes)
 		n = repeatNode(n, lo, hi, false)
 		if p.repeatsAgain() {
 			return nil, false, &Error{Reason: BadRepeat}
@@ -464,6 +469,9 @@ func (p *parser) backref(n int) (*node, error) {
 
 // shorthand returns the set of \w, \W, \s or \S.
 func (p *parser) shorthand(c byte) set {
+	if s, ok := p.sets[string(rune(c))]; ok {
+		return s
+	}
 	s := spaceSet
 	if c|0x20 == 'w' {
 		s = wordSet()
@@ -474,7 +482,9 @@ func (p *parser) shorthand(c byte) set {
 	if c < 'a' {
 		s = p.all.without(s)
 	}
-	return p.noNewline(s)
+	s = p.noNewline(s)
+	p.sets[string(rune(c))] = s
+	return s
 }
 
 // noNewline removes the newline from s if no match may contain one.

@@ -38,6 +38,7 @@ func (p *parser) perlSeq() (*node, error) {
 			return concatOrEmpty(seq), nil
 		}
 		p.budget.Tick(1)
+		p.mem.alloc(2 * atomBytes)
 		if p.accept(`\Q`) {
 			seq = append(seq, p.readQuoted()...)
 			continue
@@ -82,7 +83,9 @@ func (p *parser) readQuoted() []*node {
 		stop, skip = p.pos+end, 2
 	}
 	var seq []*node
+	p.mem.alloc(atomBytes * (stop - p.pos))
 	for p.pos < stop {
+		p.budget.Tick(1)
 		seq = append(seq, p.charNode(p.next()))
 	}
 	p.pos += skip
@@ -215,7 +218,9 @@ func (p *parser) perlEscape() (*node, error) {
 		return nil, err
 	}
 	if ok {
-		return &node{op: nSet, set: p.noNewline(s)}, nil
+		s = p.noNewline(s)
+		p.mem.alloc(spanBytes * len(s))
+		return &node{op: nSet, set: s}, nil
 	}
 	r, err := p.perlBracketChar()
 	if err != nil {
@@ -348,6 +353,10 @@ func (p *parser) perlProperty(negated bool) (set, bool, error) {
 	if rest, ok := strings.CutPrefix(name, "^"); ok {
 		name, negated = rest, !negated
 	}
+	key := strconv.FormatBool(negated) + name
+	if s, ok := p.sets[key]; ok {
+		return s, true, nil
+	}
 	tab := unicode.Categories[name]
 	if tab == nil {
 		tab = unicode.Scripts[name]
@@ -362,6 +371,8 @@ func (p *parser) perlProperty(negated bool) (set, bool, error) {
 	if negated {
 		s = p.all.without(s)
 	}
+	p.mem.alloc(spanBytes * len(s))
+	p.sets[key] = s
 	return s, true, nil
 }
 

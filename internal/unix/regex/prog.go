@@ -74,22 +74,21 @@ type compiler struct {
 	p      *prog
 	sets   []set
 	index  map[string]int32
+	kept   *account // of what the program keeps
 	budget Budget
 	full   bool
 }
 
 // compileTree compiles a tree with that many groups.
-func compileTree(tree *node, groups int, o Options) (*prog, error) {
+func compileTree(tree *node, groups int, o Options, kept *account) (*prog, error) {
 	c := &compiler{
 		p: &prog{
 			regular: true, perl: o.Syntax == Perl, newline: o.Newline || o.Lines, lines: o.Lines,
 			bytes: o.Bytes, icase: o.IgnoreCase, slots: 2 * (groups + 1),
 		},
 		index:  map[string]int32{},
-		budget: o.Budget,
-	}
-	if c.budget == nil {
-		c.budget = unlimited{}
+		kept:   kept,
+		budget: kept.budget,
 	}
 	c.p.anchored = tree.isAnchored(o)
 	c.p.width = -1
@@ -114,6 +113,7 @@ func (c *compiler) emitInst(i inst) int32 {
 		return 0
 	}
 	c.budget.Tick(1)
+	c.kept.alloc(instCost)
 	c.p.insts = append(c.p.insts, i)
 	return int32(len(c.p.insts) - 1)
 }
@@ -245,10 +245,11 @@ func (c *compiler) indexOfSet(s set) int32 {
 	if i, ok := c.index[string(key)]; ok {
 		return i
 	}
+	c.budget.Tick(1 + len(s)/8)
+	c.kept.alloc(len(key) + setCost)
 	i := int32(len(c.sets))
 	c.index[string(key)] = i
 	c.sets = append(c.sets, s)
-	c.budget.Tick(1 + len(s)/8)
 	return i
 }
 
@@ -261,7 +262,13 @@ func (c *compiler) partitionChars() error {
 		sets = append(slices.Clip(sets), c.wordChars(), setOf('\n'), c.rawBytes())
 		special = 3
 	}
-	lows := []rune{0, utf8.RuneSelf, rawBase}
+	spans := 0
+	for _, s := range sets {
+		spans += len(s)
+	}
+	c.kept.alloc(spans * intervalCost)
+	lows := make([]rune, 0, 3+2*spans)
+	lows = append(lows, 0, utf8.RuneSelf, rawBase)
 	for _, s := range sets {
 		for _, x := range s {
 			lows = append(lows, x.lo, x.hi+1)
@@ -365,6 +372,7 @@ func (c *compiler) numberColumns(cols []int32, classes int) {
 func (c *compiler) fillMembership(sets []set) {
 	p := c.p
 	words := (p.ncol + 63) / 64
+	c.kept.alloc(len(sets) * (24 + 8*words))
 	p.member = make([][]uint64, len(sets))
 	for k, s := range sets {
 		m := make([]uint64, words)

@@ -73,7 +73,10 @@ const (
 	maxDepth  = 1000
 	maxProg   = 1 << 17
 	maxRepeat = 32767
-	instCost  = 80 // bytes of an instruction, including its share of the automata
+
+	instCost     = 80 // bytes of an instruction, including its share of the automata
+	setCost      = 96 // bytes of a set in the compiler's tables, without its spans
+	intervalCost = 20 // bytes of the ends of a span in the tables of columns
 )
 
 // Regexp is a compiled pattern. It keeps scratch memory between matches, so only one goroutine may
@@ -87,24 +90,43 @@ type Regexp struct {
 	rev    *dfa // finds where the match that ends at a position begins
 	walk   walker
 	back   *backtracker
-	cost   int64   // bytes charged when it was compiled
-	approx *Regexp // for patterns that aren't regular: a regular one that matches wherever this one does
+	words  *wordList // replaces prog for long lists of fixed texts
+	cost   int64     // bytes charged when it was compiled
+	approx *Regexp   // for patterns that aren't regular: a regular one that matches wherever this one does
 }
 
 // Compile parses a pattern. Its errors are of type [*Error] and have GNU's wording.
 func Compile(pattern string, o Options) (*Regexp, error) {
-	tree, names, err := parse(pattern, o)
+	kept := newAccount(o.Budget)
+	if words := newWordList(pattern, o, kept); words != nil {
+		return &Regexp{words: words, cost: kept.charged}, nil
+	}
+	trees := newAccount(o.Budget)
+	defer trees.release()
+	r, err := compileTrees(pattern, o, trees, kept)
+	if err != nil {
+		kept.release()
+		return nil, err
+	}
+	r.cost = kept.charged
+	return r, nil
+}
+
+// compileTrees parses and compiles a pattern. It charges its trees to one account, and what the
+// result keeps to another.
+func compileTrees(pattern string, o Options, trees, kept *account) (*Regexp, error) {
+	tree, names, err := parse(pattern, o, trees)
 	if err != nil {
 		return nil, err
 	}
 	tree = addEdgeAsserts(tree, o)
-	r, err := newRegexp(tree, len(names), o)
+	r, err := newRegexp(tree, len(names), o, kept)
 	if err != nil {
 		return nil, err
 	}
 	r.names = names
 	if !r.prog.regular {
-		r.approx, err = newRegexp(loosenTree(tree), 0, o)
+		r.approx, err = newRegexp(loosenTree(tree, trees), 0, o, kept)
 		if err != nil {
 			return nil, err
 		}
@@ -112,18 +134,13 @@ func Compile(pattern string, o Options) (*Regexp, error) {
 	return r, nil
 }
 
-// newRegexp compiles a tree and charges its size to the budget.
-func newRegexp(tree *node, groups int, o Options) (*Regexp, error) {
-	p, err := compileTree(tree, groups, o)
+// newRegexp compiles a tree.
+func newRegexp(tree *node, groups int, o Options, kept *account) (*Regexp, error) {
+	p, err := compileTree(tree, groups, o, kept)
 	if err != nil {
 		return nil, err
 	}
-	r := &Regexp{prog: p, lit: findLiterals(tree, o)}
-	if o.Budget != nil {
-		r.cost = int64(len(p.insts)) * instCost
-		o.Budget.Alloc(r.cost)
-	}
-	return r, nil
+	return &Regexp{prog: p, lit: findLiterals(tree, o)}, nil
 }
 
 // addEdgeAsserts adds the assertions of -w or -x to a tree.
@@ -175,6 +192,9 @@ func (r *Regexp) MatchFlags(src []byte, from int, caps []int, fl Flags, b Budget
 	if from > len(src) || from < 0 {
 		return false
 	}
+	if r.words != nil {
+		return r.matchWords(text{src: src, fl: fl}, from, caps, b)
+	}
 	at := r.lit.find(src, from, b)
 	if at < 0 {
 		return false
@@ -199,6 +219,18 @@ func (r *Regexp) MatchFlags(src []byte, from int, caps []int, fl Flags, b Budget
 		return r.existDFA().scanForward(t, at, len(src), b) >= 0
 	}
 	return r.matchLongest(t, at, caps, b)
+}
+
+// matchWords finds the first match of a list of words.
+func (r *Regexp) matchWords(t text, from int, caps []int, b Budget) bool {
+	lo, hi := r.words.find(t, from, b)
+	for i := range caps {
+		caps[i] = -1
+	}
+	if lo >= 0 && len(caps) >= 2 {
+		caps[0], caps[1] = lo, hi
+	}
+	return lo >= 0
 }
 
 // matchLongest finds the leftmost-longest match: its end by a scan forward, its beginning by a scan
@@ -273,6 +305,10 @@ func (r *Regexp) existDFA() *dfa {
 func (r *Regexp) Scan(src []byte, from int, b Budget) int {
 	if b == nil {
 		b = unlimited{}
+	}
+	if r.words != nil {
+		at, _ := r.words.find(text{src: src}, from, b)
+		return at
 	}
 	if r.prog.regular && !r.lit.isKnown() {
 		return r.existDFA().scanForward(text{src: src}, from, len(src), b)

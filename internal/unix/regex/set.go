@@ -46,7 +46,7 @@ func (s set) sortAndMerge() set {
 
 // without returns the characters of all that are not in s; both must be sorted and merged.
 func (all set) without(s set) set {
-	var out set
+	out := make(set, 0, len(all)+len(s))
 	i := 0
 	for _, u := range all {
 		lo := u.lo

@@ -77,13 +77,24 @@ func (w *walker) size() int64 { return 4 * int64(cap(w.log)) }
 // logState appends a state to the log, once for each byte.
 func (w *walker) logState(s int32, n int, b Budget) {
 	if cap(w.log)-len(w.log) < n {
-		was := w.size()
-		w.log = slices.Grow(w.log, n)
-		b.Alloc(w.size() - was)
+		w.growLog(n, b)
 	}
 	for range n {
 		w.log = append(w.log, s)
 	}
+}
+
+// growLog makes room for n more states, after it has charged the larger log.
+func (w *walker) growLog(n int, b Budget) {
+	size := max(len(w.log)+n, 2*cap(w.log), 64)
+	if cap(w.log) > 1<<18 {
+		size = max(len(w.log)+n, cap(w.log)+cap(w.log)/2)
+	}
+	b.Alloc(4 * int64(size))
+	grown := make([]int32, len(w.log), size)
+	copy(grown, w.log)
+	b.Free(w.size())
+	w.log = grown
 }
 
 // choosePath follows the program from pc at one position and returns the first instruction from

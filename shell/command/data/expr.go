@@ -303,18 +303,20 @@ func (e *exprParser) parseOperand(live bool) string {
 	case "substr":
 		s := e.parseOperand(live)
 		from := e.parseOperand(live)
-		return cutSubstring(s, from, e.parseOperand(live))
+		return e.cutSubstring(s, from, e.parseOperand(live))
 	}
 	e.at++
 	return e.args[e.at-1]
 }
 
 // cutSubstring returns count characters of s from a position, counted from 1.
-func cutSubstring(s, from, count string) string {
+func (e *exprParser) cutSubstring(s, from, count string) string {
 	x, y, ok := parseExprInts(from, count)
 	if !ok || x.Sign() <= 0 || y.Sign() <= 0 || x.Cmp(big.NewInt(int64(len(s)))) > 0 {
 		return ""
 	}
+	e.p.Alloc(5 * int64(len(s)))
+	defer e.p.Free(5 * int64(len(s)))
 	runes := []rune(s)
 	i := min(int(x.Int64())-1, len(runes))
 	n := len(runes) - i
@@ -333,15 +335,20 @@ func (e *exprParser) applyPattern(s, pattern string) string {
 	}
 	defer re.Release(e.p)
 	caps := make([]int, 2+2*re.Groups())
-	ok := re.Match([]byte(s), 0, caps, e.p)
+	e.p.Alloc(int64(len(s)))
+	defer e.p.Free(int64(len(s)))
+	text := []byte(s)
+	ok := re.Match(text, 0, caps, e.p)
 	if ok && caps[0] != 0 { // anchored: only a match at the beginning counts
+		e.p.Alloc(int64(len(pattern)))
+		defer e.p.Free(int64(len(pattern)))
 		anchored, err := regex.Compile(`^\(`+pattern+`\)`, regex.Options{Syntax: regex.BRE, Dialect: regex.Posix, Budget: e.p})
 		if err != nil {
 			return e.setError(2, err.Error())
 		}
 		defer anchored.Release(e.p)
 		all := make([]int, 2+2*anchored.Groups())
-		ok = anchored.Match([]byte(s), 0, all, e.p)
+		ok = anchored.Match(text, 0, all, e.p)
 		copy(caps, all[2:])
 	}
 	switch {

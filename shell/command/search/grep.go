@@ -207,12 +207,15 @@ var grepOptions = option.Parser{AllowDigits: true, Options: []option.Option{
 	{Short: 'u', Long: "unix-byte-offsets"},
 }}
 
+// globCost is the memory of a pattern for names in bytes.
+const globCost = 64
+
 // grepRun is the state of one run of grep or rg.
 type grepRun struct {
 	grepStyle
 	p           *kernel.Proc
-	patterns    []string
-	hasPatterns bool // by -e or -f
+	patterns    []string // texts with one pattern in each line
+	hasPatterns bool     // by -e or -f
 	match       *grepMatcher
 	wantsUsage  bool // an option is wrong: print the usage
 	errorStatus int  // exit status for a wrong option
@@ -252,7 +255,7 @@ func runGrep(p *kernel.Proc) int {
 			option.SuggestHelp(p)
 			return 2
 		}
-		g.patterns, operands = strings.Split(operands[0], "\n"), operands[1:]
+		g.patterns, operands = operands[:1], operands[1:]
 	}
 	g.bytes = character.LocaleIsBytes(p)
 	if !g.compilePatterns() {
@@ -293,7 +296,7 @@ func (g *grepRun) applyOption(o option.Setting) bool {
 		g.syntax = regex.Perl
 	case 'e':
 		g.hasPatterns = true
-		g.patterns = append(g.patterns, strings.Split(o.Value, "\n")...)
+		g.patterns = append(g.patterns, o.Value)
 	case 'f':
 		return g.addPatternFile(o.Value)
 	case 'i', grepNoIgnoreCase:
@@ -448,8 +451,10 @@ func (g *grepRun) applyNumber(o option.Setting) bool {
 func (g *grepRun) addPatternFile(name string) bool {
 	b, ok := g.readWholeFile(name)
 	g.hasPatterns = true
-	if text := strings.TrimSuffix(string(b), "\n"); text != "" || len(b) > 0 {
-		g.patterns = append(g.patterns, strings.Split(text, "\n")...)
+	if len(b) > 0 {
+		g.p.Alloc(int64(len(b)))
+		g.patterns = append(g.patterns, strings.TrimSuffix(string(b), "\n"))
+		g.p.Free(int64(cap(b)))
 	}
 	return ok
 }
@@ -457,7 +462,9 @@ func (g *grepRun) addPatternFile(name string) bool {
 // excludeFrom adds the patterns in a file to those of --exclude.
 func (g *grepRun) excludeFrom(name string) bool {
 	b, ok := g.readWholeFile(name)
+	g.p.Alloc(int64(len(b)))
 	for line := range strings.Lines(string(b)) {
+		g.p.Alloc(globCost)
 		if line = strings.TrimSpace(line); line != "" {
 			g.globs = append(g.globs, grepGlob{pattern: line})
 		}

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,35 +21,89 @@ type grepMatcher struct {
 
 // compilePatterns compiles the patterns. It reports an error in them and returns false.
 func (g *grepRun) compilePatterns() bool {
-	if g.syntax == regex.Perl && len(g.patterns) > 1 {
+	count := g.countPatterns()
+	if g.syntax == regex.Perl && count > 1 {
 		g.p.Errorf("the -P option only supports a single pattern")
 		return false
 	}
 	g.match = &grepMatcher{p: g.p, byLine: g.delim != '\n'}
-	if len(g.patterns) == 0 {
+	if count == 0 {
 		return true
+	}
+	joined := g.joinPatterns()
+	if g.syntax != regex.Fixed && count > manyPatterns && !strings.ContainsAny(joined, specialCharacters) {
+		g.syntax = regex.Fixed
 	}
 	o := regex.Options{
 		Syntax: g.syntax, Dialect: regex.Grep, IgnoreCase: g.fold, Word: g.words && !g.whole, Whole: g.whole,
 		Lines: g.delim == '\n', Bytes: g.bytes, Budget: g.p,
 	}
-	list := []string{strings.Join(g.patterns, "\n")}
-	if len(g.patterns) > 1 && g.syntax != regex.Fixed {
-		if !g.check(o) {
-			return false
-		}
-		if g.hasBackReference() {
-			list = g.patterns
-		}
+	if g.syntax == regex.Fixed || count == 1 {
+		return g.addMatcher(joined, o)
 	}
-	for _, text := range list {
-		re, ok := g.compileOne(text, o)
-		if !ok {
+	if !g.check(o) {
+		return false
+	}
+	if !g.hasBackReference() {
+		return g.addMatcher(joined, o)
+	}
+	for text := range g.eachPattern() {
+		if !g.addMatcher(text, o) {
 			return false
 		}
-		g.match.all = append(g.match.all, re)
 	}
 	return true
+}
+
+// manyPatterns is the number of patterns from which those without operators are matched as fixed
+// texts.
+const manyPatterns = 64
+
+// specialCharacters have a meaning in a pattern.
+const specialCharacters = `\.[]*^$+?{}()|`
+
+// joinPatterns returns the patterns as one text.
+func (g *grepRun) joinPatterns() string {
+	if len(g.patterns) == 1 {
+		return g.patterns[0]
+	}
+	size := 0
+	for _, text := range g.patterns {
+		size += len(text) + 1
+	}
+	g.p.Alloc(int64(size))
+	return strings.Join(g.patterns, "\n")
+}
+
+// countPatterns returns the number of patterns.
+func (g *grepRun) countPatterns() int {
+	n := 0
+	for _, text := range g.patterns {
+		n += strings.Count(text, "\n") + 1
+	}
+	return n
+}
+
+// eachPattern yields the patterns one by one.
+func (g *grepRun) eachPattern() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, text := range g.patterns {
+			for line := range strings.SplitSeq(text, "\n") {
+				if !yield(line) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// addMatcher compiles patterns and adds them to those that are matched.
+func (g *grepRun) addMatcher(text string, o regex.Options) bool {
+	re, ok := g.compileOne(text, o)
+	if ok {
+		g.match.all = append(g.match.all, re)
+	}
+	return ok
 }
 
 func (g *grepRun) compileOne(text string, o regex.Options) (*regex.Regexp, bool) {
@@ -64,7 +119,7 @@ func (g *grepRun) compileOne(text string, o regex.Options) (*regex.Regexp, bool)
 // others.
 func (g *grepRun) check(o regex.Options) bool {
 	fine := true
-	for _, text := range g.patterns {
+	for text := range g.eachPattern() {
 		g.p.Tick(1)
 		if !strings.ContainsAny(text, `\()[{`) {
 			continue
@@ -79,7 +134,8 @@ func (g *grepRun) check(o regex.Options) bool {
 
 // hasBackReference reports whether a pattern seems to contain a back-reference.
 func (g *grepRun) hasBackReference() bool {
-	for _, text := range g.patterns {
+	for text := range g.eachPattern() {
+		g.p.Tick(1 + len(text)/16)
 		text = strings.ReplaceAll(text, `\\`, "")
 		for i := 1; i < len(text); i++ {
 			if text[i-1] == '\\' && text[i] >= '1' && text[i] <= '9' {

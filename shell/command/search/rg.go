@@ -141,8 +141,10 @@ func (r *rgRun) preparePatterns() bool {
 	if r.listOnly {
 		return true
 	}
-	if g.syntax == regex.Perl && len(g.patterns) > 1 {
-		g.patterns = []string{"(?:" + strings.Join(g.patterns, ")|(?:") + ")"}
+	if g.syntax == regex.Perl && g.countPatterns() > 1 {
+		joined := g.joinPatterns()
+		g.p.Alloc(int64(6*g.countPatterns() + len(joined)))
+		g.patterns = []string{"(?:" + strings.ReplaceAll(joined, "\n", ")|(?:") + ")"}
 	}
 	return g.compilePatterns()
 }

@@ -206,11 +206,14 @@ func (j *csplitJob) read(name string) bool {
 	list := stream.NewLineReader(j.p, in, '\n')
 	defer list.Close()
 	for line := list.Next(); line != nil; line = list.Next() {
-		j.p.Alloc(int64(len(line)) + 32)
+		j.p.Alloc(int64(len(line)) + lineCost)
 		j.lines = append(j.lines, append([]byte(nil), line...))
 	}
 	return true
 }
+
+// lineCost is the memory of a line besides its text, and of a name, in bytes.
+const lineCost = 64
 
 // splitAtPatterns applies the patterns in turn and writes the rest.
 func (j *csplitJob) splitAtPatterns(patterns []csplitPattern) error {
@@ -323,6 +326,7 @@ func (j *csplitJob) write(end int) error {
 	if err != nil {
 		return j.reportError("%s: %s", quoting.QuoteNameIfNeeded(name), program.Reason(err))
 	}
+	j.p.Alloc(lineCost)
 	j.made = append(j.made, name)
 	size := 0
 	for _, line := range lines {

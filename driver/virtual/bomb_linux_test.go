@@ -1,0 +1,88 @@
+package virtual_test
+
+import (
+	_ "embed"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
+)
+
+//go:embed testdata/bombs.sh
+var bombFile string
+
+// The limits of a bomb.
+const (
+	bombMemory = 64 << 20
+	bombDisk   = 12 << 20
+)
+
+// TestBombsStayWithinTheLimit runs commands that try to use more memory than their sandbox has,
+// each in a process of its own, and looks at the most memory that the process had: beyond that of
+// an empty command, at most the sandbox's limits and 32 MiB.
+func TestBombsStayWithinTheLimit(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector multiplies memory, which this test measures; it runs without")
+	}
+	bombs := strings.Split(strings.TrimSpace(bombFile), "\n")[1:]
+	every := testenv.Rounds(t, 4, 1, "") // the logic tier takes every fourth
+	base := peakOfBomb(t, "true")
+	for i, script := range bombs {
+		if i%every != 0 {
+			continue
+		}
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			if most := peakOfBomb(t, script) - base; most > bombMemory+bombDisk+overmemory {
+				t.Errorf("%d MiB, with limits of %d MiB for memory and %d MiB for files", most>>20, bombMemory>>20, bombDisk>>20)
+			}
+		})
+	}
+}
+
+// peakOfBomb runs a command in a sandbox of another process and returns that process's peak of
+// memory in bytes.
+func peakOfBomb(t *testing.T, script string) int64 {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRunBomb$", "-test.v")
+	cmd.Env = append(os.Environ(), "ATOLL_TEST_BOMB="+script, "GOMEMLIMIT=off")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestRunBomb") {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+}
+
+// TestRunBomb is the process that [peakOfBomb] starts.
+func TestRunBomb(t *testing.T) {
+	script := os.Getenv("ATOLL_TEST_BOMB")
+	if script == "" {
+		t.Skip("it is a part of TestBombsStayWithinTheLimit")
+	}
+	d := &virtual.Driver{LimitHeap: true}
+	sb, err := d.Create(t.Context(), atoll.Spec{Limits: atoll.Resources{Memory: bombMemory, Disk: bombDisk}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"bash", "-c", script}, Timeout: 5 * time.Second, MaxOutput: 64 << 10})
+	if err != nil && !errors.Is(err, atoll.ErrTimeout) {
+		t.Fatal(err)
+	}
+	if exit.Code == 134 || strings.Contains(string(exit.Stderr), "internal error") {
+		t.Errorf("a command crashed: %s", exit.Stderr)
+	}
+	exit, err = sb.Exec(t.Context(), atoll.Cmd{Shell: "echo works", Timeout: 5 * time.Second})
+	if err != nil || string(exit.Stdout) != "works\n" {
+		t.Errorf("afterwards: %q, %v", exit.Stdout, err)
+	}
+	if err := sb.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
