@@ -393,7 +393,7 @@ func TestRepositoryOnFullDisk(t *testing.T) {
 // checkDiskFullError checks that a command failed because the disk is full.
 func (w *fixture) checkDiskFullError(what string, r result) {
 	w.t.Helper()
-	if !strings.Contains(r.stderr, "no room on the host") && !strings.Contains(r.stderr, "no space left") && !strings.Contains(r.stderr, "No space left") {
+	if !strings.Contains(r.stderr, "no space on the host") && !strings.Contains(r.stderr, "no space left") && !strings.Contains(r.stderr, "No space left") {
 		w.t.Errorf("%s does not print the reason: %s", what, r.stderr)
 	}
 }
@@ -413,11 +413,10 @@ func TestStateDirOnFullDisk(t *testing.T) {
 	objects := w.makeWork("r", 1)
 	inside := w.runInSandbox("r", "/workspace", stateScript)
 	before := w.repositoryState("r")
-	for range 2 { // with a running server, and with one that can't start
+	for _, refused := range []int{3, 125} { // the exit code of rm with a running server, and with one that can't start
 		w.fillDisk("h/fill", 0)
-		for _, args := range [][]string{{"sync"}, {"rm", "r"}} {
-			w.checkDiskFullError(args[0]+" without room", w.runAtoll(125, "r", args...))
-		}
+		w.checkDiskFullError("sync without space", w.runAtoll(125, "r", "sync"))
+		w.checkDiskFullError("rm without space", w.runAtoll(refused, "r", "rm", "r"))
 		w.must(os.Remove(w.joinPath("h/fill")))
 		w.checkUnchanged("a sync without room", "r", before)
 		w.ensureRunning("r", "r")
