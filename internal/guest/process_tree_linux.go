@@ -25,8 +25,9 @@ type tree interface {
 	envVar() string                     // marking environment variable; empty: none
 }
 
-// killTimeout limits the wait for the end of killed processes. Only a stuck kernel reaches it.
-const killTimeout = 10 * time.Second
+// killTimeout limits the wait for the end of killed processes. Only a stuck kernel reaches it, or an
+// emulated VM on a busy host that needs longer for a fork bomb.
+const killTimeout = 30 * time.Second
 
 // newTree returns a cgroup for the command if possible, else a mark.
 func (s *Server) newTree() (tree, error) {
