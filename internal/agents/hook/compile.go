@@ -30,8 +30,6 @@ const (
 )
 
 // Problem is an error in a file of hooks.
-
-// Problem is a mistake in a file of hooks.
 type Problem struct {
 	File         string
 	Line, Column int // from 1; 0: the whole file

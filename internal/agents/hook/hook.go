@@ -106,8 +106,6 @@ const (
 )
 
 // ThrownError is an exception that a hook threw: the request is rejected.
-
-// ThrownError is what a hook threw: the request is rejected.
 type ThrownError struct {
 	Message string
 	Stack   string
