@@ -47,6 +47,7 @@ type interp struct {
 	line          int32           // of the running command
 	lastBG        int             // $!
 	shellPID      int             // $$
+	shellPPID     int             // $PPID
 	pipestat      []int           // PIPESTATUS of a pipe; nil: it is pipeOne
 	pipeOne       int             // PIPESTATUS of a single command
 	loopLevels    int             // number of loops that break and continue affect

@@ -20,7 +20,7 @@ func Programs() map[string]kernel.Program {
 // asProgram returns a program that runs a builtin.
 func asProgram(name string) kernel.Program {
 	return func(p *kernel.Proc) int {
-		in := &interp{p: p, opts: defaultOpts, shopts: defaultShopts, name0: p.Args[0], shellPID: p.PID(), program: true}
+		in := &interp{p: p, opts: defaultOpts, shopts: defaultShopts, name0: p.Args[0], shellPID: p.PID(), shellPPID: p.PPID(), program: true}
 		in.importEnv(p.Env)
 		var status int
 		_ = in.runAndCatch(func(in *interp) flow {
@@ -91,7 +91,7 @@ type invocation struct {
 
 // shellMain is the main function of /bin/sh and /bin/bash.
 func shellMain(p *kernel.Proc) int {
-	in := &interp{p: p, opts: defaultOpts, shopts: defaultShopts, name0: p.Args[0], shellPID: p.PID()}
+	in := &interp{p: p, opts: defaultOpts, shopts: defaultShopts, name0: p.Args[0], shellPID: p.PID(), shellPPID: p.PPID()}
 	if p.Name() == "sh" || p.Name() == "-sh" {
 		in.setOption(optPosix, true)
 	}
@@ -165,7 +165,7 @@ func (in *interp) startUp(inv *invocation) (ended bool) {
 
 // runScript runs a script without an interpreter line.
 func runScript(p *kernel.Proc, file string, params []string) int {
-	in := &interp{p: p, opts: defaultOpts, shopts: defaultShopts, name0: file, params: params, shellPID: p.PID()}
+	in := &interp{p: p, opts: defaultOpts, shopts: defaultShopts, name0: file, params: params, shellPID: p.PID(), shellPPID: p.PPID()}
 	defer in.runExitTrapOnSignal()
 	in.initVariables(p.Env, p.Dir())
 	in.importFunctions(p.Env)

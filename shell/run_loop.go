@@ -47,6 +47,7 @@ func (c *compiler) while(x *syntax.While) run {
 			in.ignoreFailure++
 			f := cond(in)
 			in.ignoreFailure--
+			done := until && f != flowNext // as in bash: continue is a condition that is true
 			if f == flowNext {
 				if (in.status == 0) == until {
 					break
@@ -58,6 +59,9 @@ func (c *compiler) while(x *syntax.While) run {
 				if stop, out := in.handleLoopFlow(f); stop {
 					in.loops--
 					return out
+				}
+				if done {
+					break
 				}
 				status = in.status
 			}
@@ -248,7 +252,9 @@ func (c *compiler) caseCmd(x *syntax.Cmd, k *syntax.Case) run {
 			if !fall && !matches(in, it, s) {
 				continue
 			}
-			in.status = 0
+			if it.empty {
+				in.status = 0
+			}
 			if f := it.body(in); f != flowNext {
 				return f
 			}

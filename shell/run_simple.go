@@ -230,10 +230,18 @@ func (k *simple) runRedirected(in *interp, args []string, once bool) flow {
 		}
 		return flowNext
 	}
-	if args[0] == "exec" && in.isBuiltin("exec") {
-		return in.execBuiltin(args, &undo)
+	if words := in.skipCommand(args); words[0] == "exec" && in.isBuiltin("exec") {
+		return in.execBuiltin(words, &undo)
 	}
 	return in.exec(k, args, once)
+}
+
+// skipCommand returns the words after "command". If it has options all words are returned.
+func (in *interp) skipCommand(args []string) []string {
+	for len(args) > 1 && args[0] == "command" && in.isBuiltin(args[0]) && !strings.HasPrefix(args[1], "-") {
+		args = args[1:]
+	}
+	return args
 }
 
 // exec runs the function, builtin or program that the first word names.

@@ -168,7 +168,7 @@ func (in *interp) dynText(v *variable) (string, bool) {
 	case dynBashpid:
 		return strconv.Itoa(in.p.PID()), true
 	case dynPpid:
-		return strconv.Itoa(in.p.PPID()), true
+		return strconv.Itoa(in.shellPPID), true
 	case dynSubshell:
 		return strconv.Itoa(in.subshellLevel), true
 	case dynCommand:

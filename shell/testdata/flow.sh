@@ -172,3 +172,17 @@ echo "$LINENO" \
   $LINENO
 #### FUNCNAME
 f() { echo ${FUNCNAME[@]} ${BASH_LINENO[@]} ${BASH_SOURCE[@]}; }; g() { f; }; g; echo "[${FUNCNAME[0]}]"
+#### continue in the condition of until
+for i in 1 2; do until continue; do echo x; done; echo "after $i"; done; echo end
+#### continue 2 in the condition of until
+for i in 1 2; do until continue 2; do echo x; break; done; echo no; done; echo end
+#### break in a condition
+for i in 1 2; do while break; do echo x; done; until break 2; do echo x; done; echo no; done; echo end
+#### command exec with redirections
+echo hi > f; command exec 8<f; cat <&8; builtin exec 9<f; cat <&9; echo $?
+#### PPID in subshells
+p=$PPID; (echo $((PPID == p))); echo $(($(echo $PPID) == p))
+#### status in a case
+false; case x in x) echo $? ;; esac; false; case $(exit 3) in "") echo $? ;; esac; false; case x in x) ;; esac; echo $?; false; case x in y) ;; esac; echo $?
+#### status in traps
+trap 'echo "t $?"' USR1; false; kill -USR1 $$; echo "after $?"; trap 'false' USR1; true; kill -USR1 $$; echo "after $?"; f() { trap 'echo "ret $?"' RETURN; return 3; }; f; echo "f $?"
