@@ -27,6 +27,9 @@ const (
 	DefaultPIDs   = 512
 )
 
+// guestPIDs is the number of threads of the guest. It is added to the limit of processes.
+const guestPIDs = 32
+
 // Driver builds sandboxes in containers. The zero Driver finds the engine as Docker's own command
 // does. Its fields must not change once it is used.
 type Driver struct {

@@ -70,7 +70,7 @@ func TestIsolationSettings(t *testing.T) {
 		"no new privileges":             slices.Contains(h.SecurityOpt, "no-new-privileges"),
 		"a seccomp profile of our own":  slices.ContainsFunc(h.SecurityOpt, func(s string) bool { return strings.HasPrefix(s, "seccomp={") }),
 		"no network":                    h.NetworkMode == "none",
-		"processes are limited":         h.PidsLimit != nil && *h.PidsLimit == docker.DefaultPIDs,
+		"processes are limited":         h.PidsLimit != nil && *h.PidsLimit == docker.DefaultPIDs+32,
 		"memory and swap are limited":   h.Memory == docker.DefaultMemory && h.MemorySwap == h.Memory,
 		"the processor is limited":      h.NanoCPUs == 2e9,
 		"a cgroup namespace":            h.CgroupnsMode == "private",

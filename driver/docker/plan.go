@@ -159,6 +159,7 @@ func (e *engine) resourceLimits(spec *atoll.Spec) container.Resources {
 		r.Memory, r.MemorySwap = memory, memory // both: memory is not swapped
 	}
 	if pids := int64(orDefault(l.PIDs, DefaultPIDs)); pids > 0 {
+		pids += guestPIDs
 		r.PidsLimit = &pids
 	}
 	if l.FileSize > 0 {

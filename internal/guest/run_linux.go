@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 	"unsafe"
@@ -104,12 +105,35 @@ func Prepare(cfg Config) (*Server, error) {
 	s.tidy = time.AfterFunc(tidyDelay, debug.FreeOSMemory)
 	s.init()
 	s.launcher.startThread(&s.Config)
+	reserveThreads()
 	if cfg.Egress {
 		if err := s.listenEgress(context.Background()); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
+}
+
+// reservedThreads is the number of threads that the guest creates at its start.
+const reservedThreads = 16
+
+// reserveThreads makes the Go runtime create threads, which it keeps for later. If the programs of
+// a sandbox have used up its processes the runtime could not create one and would abort, and the
+// sandbox would end.
+func reserveThreads() {
+	var running sync.WaitGroup
+	release := make(chan struct{})
+	for range reservedThreads {
+		running.Add(1)
+		go func() {
+			runtime.LockOSThread() // so each of them has a thread at the same time
+			defer runtime.UnlockOSThread()
+			running.Done()
+			<-release
+		}()
+	}
+	running.Wait()
+	close(release)
 }
 
 // hideProcess protects this process from the programs that it will start. Processes of the same
