@@ -134,8 +134,8 @@ func (d *Driver) hostConfig(e *engine, spec *atoll.Spec) *container.HostConfig {
 func maskedPaths(cpus int) []string {
 	list := []string{"/sys/devices/virtual/powercap", "/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing"}
 	for _, name := range []string{
-		"acpi", "asound", "config.gz", "driver", "dynamic_debug", "interrupts", "iomem", "ioports", "kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats",
-		"modules", "sched_debug", "scsi", "slabinfo", "softirqs", "swaps", "timer_list", "timer_stats", "vmallocinfo",
+		"acpi", "asound", "cmdline", "config.gz", "diskstats", "driver", "dynamic_debug", "interrupts", "iomem", "ioports", "kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats",
+		"modules", "partitions", "sched_debug", "scsi", "slabinfo", "softirqs", "swaps", "sys/kernel/random/boot_id", "timer_list", "timer_stats", "vmallocinfo",
 	} {
 		list = append(list, "/proc/"+name)
 	}

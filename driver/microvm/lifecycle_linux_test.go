@@ -28,6 +28,7 @@ func TestSpecIsChecked(t *testing.T) {
 	}{
 		"too little memory":     {atoll.Spec{Limits: atoll.Resources{Memory: 512 << 20}}, atoll.ErrInvalid, "limits.memory 536870912: a VM needs at least 1024 MiB"},
 		"no end of memory":      {atoll.Spec{Limits: atoll.Resources{Memory: -1}}, atoll.ErrInvalid, "limits.memory"},
+		"more memory than here": {atoll.Spec{Limits: atoll.Resources{Memory: 200 << 40}}, atoll.ErrInvalid, "limits.memory 209715200 MiB: this host has"},
 		"too many processors":   {atoll.Spec{Limits: atoll.Resources{CPU: 300}}, atoll.ErrInvalid, "limits.cpu"},
 		"few processes":         {atoll.Spec{Limits: atoll.Resources{PIDs: 2}}, atoll.ErrInvalid, "limits.pids"},
 		"a small disk":          {atoll.Spec{Limits: atoll.Resources{Disk: 5}}, atoll.ErrInvalid, "limits.disk"},

@@ -31,7 +31,7 @@ func TestIsolation(t *testing.T) {
 		{"SecretsAreNot", "ls -d /etc/shadow /etc/gshadow /etc/ssl/private /etc/ssh /etc/profile.d /etc/sudoers /etc/docker /etc/environment /etc/npmrc /opt 2>/dev/null; ls -A /usr/local/etc 2>/dev/null; true", ""},
 		{"HostsDirectoriesAreNot", "find /root /srv /mnt /media /var/log -mindepth 1 2>/dev/null; ls -A /home", "atoll"},
 		{"NoSysfs", "ls -A /sys 2>/dev/null; true", ""},
-		{"ProcIsMasked", "cat /proc/kcore /proc/kallsyms /proc/keys /proc/timer_list 2>/dev/null | wc -c | tr -d ' '", "0"},
+		{"ProcIsMasked", "cat /proc/kcore /proc/kallsyms /proc/keys /proc/timer_list /proc/cmdline /proc/diskstats /proc/partitions /proc/sys/kernel/random/boot_id 2>/dev/null | wc -c | tr -d ' '", "0"},
 		{"NoSetUID", "awk '$5 == \"/\" || $5 == \"/usr\" {print $6}' /proc/self/mountinfo | grep -vc nosuid; true", "0"},
 		{"OldRootIsGone", "grep -c ' - \\(sysfs\\|cgroup\\|cgroup2\\) ' /proc/self/mountinfo; true", "0"},
 		{"Groups", "cut -d: -f3 /proc/1/cgroup | sort -u", "/"},
