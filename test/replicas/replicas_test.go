@@ -299,8 +299,8 @@ func (w *worker) makeChange(ctx context.Context, c *client.Client) error {
 	if rand.IntN(2) == 0 {
 		err = sb.WriteFile(ctx, "/tmp/n", strings.NewReader(n), 0o644)
 	} else {
-		var exit atoll.Exit
-		exit, err = sb.Exec(ctx, atoll.Cmd{Args: []string{"sh", "-c", `printf %s "$1" > /tmp/n`, "sh", n}})
+		var exit atoll.Exit // a command that is killed between truncating and writing a file loses it by itself
+		exit, err = sb.Exec(ctx, atoll.Cmd{Args: []string{"sh", "-c", `printf %s "$1" > /tmp/next && mv /tmp/next /tmp/n`, "sh", n}})
 		if err == nil && exit.Code != 0 {
 			err = fmt.Errorf("exit status %d: %s", exit.Code, exit.Stderr)
 		}
