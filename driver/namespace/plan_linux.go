@@ -150,7 +150,7 @@ func (p *plan) addCommonFiles(spec *atoll.Spec) {
 	}
 	p.addStep(
 		jail.Step{Action: jail.Devpts, Path: "dev/pts", NoExec: true},
-		jail.Step{Action: jail.Tmpfs, Path: "dev/shm", Mode: 0o1777, Size: 64 << 20, NoExec: true},
+		jail.Step{Action: jail.Tmpfs, Path: "dev/shm", Mode: 0o1777, Size: sharedMemorySize(spec), NoExec: true},
 		jail.Step{Action: jail.RemountReadOnly, Path: "dev"},
 		jail.Step{Action: jail.Proc, Path: "proc"},
 		jail.Step{Action: jail.Write, Path: "proc/sys/user/max_user_namespaces", Text: "0"},
@@ -176,6 +176,17 @@ func (p *plan) addCommonFiles(spec *atoll.Spec) {
 	if dir := strings.TrimPrefix(filepath.Clean(spec.Dir), "/"); dir != "" && dir != "." {
 		p.addStep(jail.Step{Action: jail.MakeDir, Path: dir, Mode: 0o755, UID: guest.UserID, GID: guest.UserID})
 	}
+}
+
+// sharedMemorySize returns the size of /dev/shm: 64 MiB, but at most half of the sandbox's memory.
+// Its pages outlive the program that wrote them; if they filled the whole limit, the kernel would
+// end the guest.
+func sharedMemorySize(spec *atoll.Spec) int64 {
+	const size = 64 << 20
+	if spec.Limits.Memory > 0 {
+		return min(size, spec.Limits.Memory/2)
+	}
+	return size
 }
 
 // addUsers plans the users of a sandbox with the host's own root.
