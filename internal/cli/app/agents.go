@@ -87,8 +87,9 @@ func (a *App) AppDir() (string, error) {
 }
 
 // agentDriver returns what finds the driver of agents' sandboxes: the one that
-// is asked for or configured, else the first that runs real programs and leads
-// addresses inside to the host.
+// is asked for or configured, else one that runs real programs and leads
+// addresses inside to the host: the default driver, one with the programs of the
+// host, any other.
 func (a *App) agentDriver(f *fleet.Fleet) func(ctx context.Context, asked string) (string, error) {
 	var mu sync.Mutex
 	found := config.Get[string](a.Config, "agents.driver")
@@ -110,9 +111,13 @@ func (a *App) agentDriver(f *fleet.Fleet) func(ctx context.Context, asked string
 		if asked != "" {
 			return asked, nil // what is wrong with it, the fleet says
 		}
-		for _, first := range []bool{true, false} {
+		for _, prefers := range []func(atoll.DriverInfo) bool{
+			func(d atoll.DriverInfo) bool { return d.Default },
+			func(d atoll.DriverInfo) bool { return d.Features.HostRoot }, // it needs no image, and starts at once
+			func(d atoll.DriverInfo) bool { return d.Features.Mounts },   // a cluster only if it was chosen
+		} {
 			for _, d := range all {
-				if fits(d) && (d.Default || !first && d.Features.Mounts) { // a cluster only if it was chosen
+				if fits(d) && prefers(d) {
 					found = d.Name
 					return found, nil
 				}
