@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +11,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/atoll-sandbox/atoll/internal/cli"
+	"github.com/atoll-sandbox/atoll/internal/cli/app"
 )
 
 // readBlocks returns the code blocks of a Markdown file in the given language that a
@@ -94,4 +101,77 @@ func runProgram(t *testing.T, dir, name string, args ...string) (string, error) 
 		"ATOLL_SYSTEM_CONFIG="+filepath.Join(state, "atoll.yaml"))
 	out, err := cmd.CombinedOutput()
 	return string(out), err
+}
+
+// TestDocumentedCommandLinesAreValid checks that each atoll command in the documents, in a block
+// or within a sentence, exists with the flags that it shows.
+func TestDocumentedCommandLinesAreValid(t *testing.T) {
+	files, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, file := range append(files, "../../README.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range commandLines(string(text)) {
+			checked++
+			if err := checkCommandLine(line); err != nil {
+				t.Errorf("%s: %s: %v", file, line, err)
+			}
+		}
+	}
+	t.Logf("%d command lines", checked)
+	if checked < 100 {
+		t.Errorf("only %d command lines were found", checked)
+	}
+}
+
+var (
+	shellBlock = regexp.MustCompile("(?s)```(?:sh|console)\n(.*?)```")
+	codeSpan   = regexp.MustCompile("`(atoll [^`]+)`")
+	atollCall  = regexp.MustCompile(`(?:^|[;&|(] *|\$ )(atoll [^;&|)<>#]+)`)
+)
+
+// commandLines returns the calls of atoll in a Markdown text.
+func commandLines(text string) []string {
+	var lines []string
+	for _, block := range shellBlock.FindAllStringSubmatch(text, -1) {
+		joined := strings.ReplaceAll(block[1], "\\\n", " ")
+		for line := range strings.Lines(joined) {
+			for _, call := range atollCall.FindAllStringSubmatch(line, -1) {
+				lines = append(lines, strings.TrimSpace(call[1]))
+			}
+		}
+	}
+	for _, span := range codeSpan.FindAllStringSubmatch(text, -1) {
+		lines = append(lines, span[1])
+	}
+	return lines
+}
+
+// checkCommandLine reports why a call of atoll is not valid: its command does not exist, or a flag
+// of it. Values are not checked, since documents show placeholders.
+func checkCommandLine(line string) error {
+	var args []string
+	for _, word := range strings.Fields(line)[1:] {
+		args = append(args, strings.Trim(word, `'"`))
+	}
+	root := cli.NewRootCommand(&app.App{})
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	cmd, rest, err := root.Find(args)
+	if err != nil {
+		return err
+	}
+	if cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
+		return fmt.Errorf("there is no command %q", rest[0])
+	}
+	var unknown *pflag.NotExistError
+	if err := cmd.ParseFlags(rest); errors.As(err, &unknown) {
+		return err
+	}
+	return nil
 }
