@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command isolation measures sandboxes that run real programs, beside their
 // peers, in one run on one machine, as ratios to a bare fork and exec:
 //

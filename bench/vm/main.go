@@ -1,3 +1,5 @@
+//go:build linux
+
 // Command vm measures atoll's VMs beside plain QEMU with the same kernel, whose
 // guest is reached by ssh, in one run on one machine:
 //
