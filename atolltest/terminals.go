@@ -42,7 +42,7 @@ func (e *env) withTerminals() (atoll.Sandbox, persistentTerminals) {
 		ts = joinTerminals(sb)
 	}
 	if ts == nil {
-		e.Fatal("Features.Terminal is true, but the sandbox does not implement Terminals and TerminalUser")
+		e.Fatal("Features.Terminal is true, but the sandbox does not implement Terminals and TerminalAttacher")
 	}
 	return sb, ts
 }

@@ -192,7 +192,7 @@ func (c *Client) Probe(ctx context.Context) (atoll.Features, error) {
 }
 
 // Create creates a sandbox with the server's default driver. It persists until it is
-// destroyed. CreateConfig takes a full configuration.
+// destroyed. CreateSandbox takes a full configuration.
 func (c *Client) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	sb, err := c.CreateSandbox(ctx, atoll.Config{Spec: spec, Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent}})
 	if err != nil {

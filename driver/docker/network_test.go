@@ -58,7 +58,7 @@ func TestGate(t *testing.T) {
 		t.Errorf("connections: %+v, %v", list, err)
 	}
 	if c, err := atoll.CheckNetwork(t.Context(), sb, no); err != nil || c.Allowed {
-		t.Errorf("AskNetwork: %+v, %v", c, err)
+		t.Errorf("CheckNetwork: %+v, %v", c, err)
 	}
 	if err := atoll.SetNetwork(t.Context(), sb, atoll.Network{Allow: []string{no}}); err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func (d *Driver) newHandle(e *engine, id string, spec atoll.Spec) *Sandbox {
 // ID returns the sandbox's identifier.
 func (s *Sandbox) ID() string { return s.id }
 
-// Has reports whether the sandbox has an ability; see atoll.Chooser.
+// Has reports whether the sandbox has an ability; see atoll.AbilityReporter.
 func (s *Sandbox) Has(ability any) bool {
 	f := s.d.featuresOf(s.e)
 	return f.Has(ability)

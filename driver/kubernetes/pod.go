@@ -55,7 +55,7 @@ func podName(id string) string { return "atoll-" + id }
 // ID returns the sandbox's identifier.
 func (p *pod) ID() string { return p.id }
 
-// Has reports whether the sandbox has an ability; see atoll.Chooser.
+// Has reports whether the sandbox has an ability; see atoll.AbilityReporter.
 func (p *pod) Has(ability any) bool {
 	switch ability.(type) {
 	case *atoll.Stopper:

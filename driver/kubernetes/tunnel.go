@@ -174,7 +174,7 @@ func (p *pod) connectOrExplain(ctx context.Context) (net.Conn, error) {
 		}
 	}
 	if err == nil {
-		_ = p.ensureProxy(ctx) // without one nothing is reached, and AskNetwork reports it
+		_ = p.ensureProxy(ctx) // without one nothing is reached, and CheckNetwork reports it
 	}
 	return conn, err
 }

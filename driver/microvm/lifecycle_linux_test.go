@@ -143,7 +143,7 @@ func TestFreshStart(t *testing.T) {
 		t.Errorf("without persist: %q", got)
 	}
 	if err := atoll.DestroyKeepDisk(ctx, forgets, "mine"); !errors.Is(err, atoll.ErrState) {
-		t.Errorf("DestroyKeeping without persist: %v", err)
+		t.Errorf("DestroyKeepDisk without persist: %v", err)
 	}
 }
 
@@ -154,7 +154,7 @@ func TestKeptDisk(t *testing.T) {
 	runShell(t, first, "echo first > /workspace/x; echo y > /tmp/y")
 	for range 2 {
 		if err := atoll.DestroyKeepDisk(ctx, first, "mine"); err != nil {
-			t.Fatalf("DestroyKeeping: %v", err)
+			t.Fatalf("DestroyKeepDisk: %v", err)
 		}
 	}
 	if _, err := d.Open(ctx, first.ID()); !errors.Is(err, atoll.ErrNotFound) {
@@ -203,7 +203,7 @@ func TestKeptDisk(t *testing.T) {
 		t.Errorf("restored: %q", got)
 	}
 	if err := atoll.DestroyKeepDisk(ctx, second, "renamed"); err != nil {
-		t.Errorf("DestroyKeeping: %v", err)
+		t.Errorf("DestroyKeepDisk: %v", err)
 	}
 	third := createTestSandbox(t, d, atoll.Spec{VM: &atoll.VM{Disk: "renamed"}})
 	if got := runShell(t, third, "cat /workspace/x"); got != "first\nsecond\n" {

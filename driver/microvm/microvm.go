@@ -36,9 +36,9 @@ type Driver struct {
 	// refused.
 	Bridge string
 
-	// Memory is the memory of a VM whose spec has none, in bytes; 0: atoll.DefaultMachineMemory.
-	// LeastMemory is the least that a spec may have; 0: atoll.MinMachineMemory. CPUs is the number of
-	// processors of a VM whose spec has none; 0: atoll.DefaultMachineCPU.
+	// Memory is the memory of a VM whose spec has none, in bytes; 0: atoll.DefaultVMMemory.
+	// MinMemory is the least that a spec may have; 0: atoll.MinVMMemory. CPUs is the number of
+	// processors of a VM whose spec has none; 0: atoll.DefaultVMCPU.
 	Memory, MinMemory int64
 	CPUs              int
 

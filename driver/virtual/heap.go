@@ -18,21 +18,31 @@ type heapLimit struct {
 	foreign bool  // the process has another limit, such as $GOMEMLIMIT, which stays
 }
 
-// adjustHeapLimit changes the runtime's memory limit by that of a sandbox; times is 1 or -1. d.mu is held.
-func (d *Driver) adjustHeapLimit(spec atoll.Spec, times int64) {
+// updateHeapLimit sets the runtime's memory limit to that of the driver's sandboxes, or to none if
+// there are none. d.mu is held.
+func (d *Driver) updateHeapLimit() {
 	if !d.LimitHeap || d.heap.foreign {
 		return
 	}
-	now := debug.SetMemoryLimit(-1)
+	if len(d.sandboxes) == 0 {
+		if d.heap.base != 0 {
+			debug.SetMemoryLimit(math.MaxInt64)
+			d.heap.base = 0
+		}
+		return
+	}
 	if d.heap.base == 0 {
-		if now != math.MaxInt64 {
+		if debug.SetMemoryLimit(-1) != math.MaxInt64 {
 			d.heap.foreign = true
 			return
 		}
 		d.heap.base = usedMemory()
-		now = d.heap.base + heapMargin
 	}
-	debug.SetMemoryLimit(now + times*memoryOf(spec))
+	limit := d.heap.base + heapMargin
+	for _, s := range d.sandboxes {
+		limit += memoryOf(s.spec)
+	}
+	debug.SetMemoryLimit(limit)
 }
 
 // memoryOf returns the largest memory of a sandbox and its files.

@@ -34,7 +34,7 @@ func (s *Sandbox) CloseTerminal(ctx context.Context, name string) error {
 	return s.wrapError("close terminal", s.terminals.CloseTerminal(ctx, name))
 }
 
-// AttachTerminal connects a caller to a terminal; see atoll.TerminalUser.
+// AttachTerminal connects a caller to a terminal; see atoll.TerminalAttacher.
 func (s *Sandbox) AttachTerminal(ctx context.Context, name string, a atoll.Attachment) (atoll.Exit, error) {
 	if err := s.checkState(false); err != nil {
 		return atoll.Exit{}, s.wrapError("attach", err)

@@ -258,7 +258,7 @@ func (d *Driver) register(s *Sandbox) error {
 		d.sandboxes = make(map[string]*Sandbox)
 	}
 	d.sandboxes[s.id] = s
-	d.adjustHeapLimit(s.spec, 1)
+	d.updateHeapLimit()
 	return nil
 }
 
@@ -280,6 +280,7 @@ func (d *Driver) Open(_ context.Context, id string) (atoll.Sandbox, error) {
 		d.sandboxes = make(map[string]*Sandbox)
 	}
 	d.sandboxes[id] = s
+	d.updateHeapLimit()
 	return s, nil
 }
 
@@ -320,6 +321,6 @@ func (d *Driver) unregister(s *Sandbox) {
 	defer d.mu.Unlock()
 	if d.sandboxes[s.id] == s {
 		delete(d.sandboxes, s.id)
-		d.adjustHeapLimit(s.spec, -1)
+		d.updateHeapLimit()
 	}
 }

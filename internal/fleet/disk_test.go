@@ -20,7 +20,7 @@ type diskDriver struct {
 
 	mu       sync.Mutex
 	disks    map[string]*atoll.Disk           // guarded by mu, as all below
-	fail     func(id string, kept bool) error // of DestroyKeeping, before and after it has kept the disk
+	fail     func(id string, kept bool) error // of DestroyKeepDisk, before and after it has kept the disk
 	progress []atoll.Progress                 // of Create
 	specs    map[string]atoll.Spec            // by sandbox
 }

@@ -18,7 +18,7 @@ type revocations struct {
 }
 
 // OnRevoked calls fn each time this process has revoked tokens or links, before the revoking call
-// returns, until forget is called. Revocations by other processes are seen by [Fleet.GoodTokens]
+// returns, until forget is called. Revocations by other processes are seen by [Fleet.ValidTokens]
 // only.
 func (f *Fleet) OnRevoked(fn func(ctx context.Context)) (forget func()) {
 	r := &f.revocations

@@ -73,7 +73,7 @@ func (s *Sandbox) CloseTerminal(ctx context.Context, name string) error {
 	return err
 }
 
-// AttachTerminal attaches to a terminal; see [atoll.TerminalUser]. Secrets are not hidden in its
+// AttachTerminal attaches to a terminal; see [atoll.TerminalAttacher]. Secrets are not hidden in its
 // output: it is the owner's own. Watching needs only [atoll.ScopeRead].
 func (s *Sandbox) AttachTerminal(ctx context.Context, name string, a atoll.Attachment) (exit atoll.Exit, err error) {
 	op := "attach terminal"

@@ -103,7 +103,7 @@ func (l *Link) SendTerminal(ctx context.Context, name string, input []byte) erro
 	})
 }
 
-// AttachTerminal attaches to a terminal; see atoll.TerminalUser.
+// AttachTerminal attaches to a terminal; see atoll.TerminalAttacher.
 func (l *Link) AttachTerminal(ctx context.Context, name string, a atoll.Attachment) (exit atoll.Exit, err error) {
 	if a.Stdout == nil {
 		return exit, l.wrapError("attach", fmt.Errorf("%w: an attachment without Stdout", atoll.ErrInvalid))

@@ -44,7 +44,7 @@ type SyncResult struct {
 // sandbox's. It never does anything but fast-forward. If the host's working tree is on another branch,
 // it switches to the sandbox's, provided that it has no uncommitted work.
 //
-// ErrNothing: there is nothing new, committed or not. ErrDirty: files of the host would be overwritten.
+// ErrNoNewWork: there is nothing new, committed or not. ErrDirty: files of the host would be overwritten.
 // ErrDiverged: the host has commits that the sandbox does not have; see Merge. ErrDetached: the sandbox
 // is not on a branch. With all of these the Result describes what was fetched.
 func (r *Repo) Sync(ctx context.Context, sb atoll.Sandbox, f FetchOptions) (*SyncResult, error) {
@@ -121,7 +121,7 @@ func (r *Repo) fastForward(ctx context.Context, q *quarantine, res *SyncResult, 
 	return nil
 }
 
-// checkNothingNew returns ErrNothing for a sync that moves no branch, unless it fetched commits that are
+// checkNothingNew returns ErrNoNewWork for a sync that moves no branch, unless it fetched commits that are
 // on no branch or tag of the host.
 func (q *quarantine) checkNothingNew(ctx context.Context, res *SyncResult) error {
 	for _, m := range res.Modules {

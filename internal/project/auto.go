@@ -35,10 +35,10 @@ type AutoSync struct {
 	Mode  SyncMode
 	Delay time.Duration // time without further events before Sync; 0: 2 s
 
-	// Sync is called, one call at a time. ErrNothing and errors that match atoll.ErrState are
+	// Sync is called, one call at a time. ErrNoNewWork and errors that match atoll.ErrState are
 	// normal results, which are passed to Report. Another error ends Run.
 	Sync   func(ctx context.Context) error
-	Report func(error) // gets such results except ErrNothing; may be nil
+	Report func(error) // gets such results except ErrNoNewWork; may be nil
 }
 
 const (

@@ -20,7 +20,7 @@ const (
 	LabelPorts = "atoll.project.ports"
 )
 
-// LabelStage is the progress of a new sandbox: StageCarry until the repository is imported, then
+// LabelStage is the progress of a new sandbox: StageImport until the repository is imported, then
 // StagePrepare with a slash and the number of the next step. A finished sandbox has no such label.
 const (
 	LabelStage   = "atoll.project.stage"

@@ -38,7 +38,7 @@ type MergeResult struct {
 
 // Merge merges what was fetched from a sandbox into the branch of the host's working tree, whatever its
 // name. A conflict is ErrConflict, with the files in Merged. After any error nothing has changed.
-// ErrNothing: the branch contains everything. ErrDirty: files would be overwritten.
+// ErrNoNewWork: the branch contains everything. ErrDirty: files would be overwritten.
 func (r *Repo) Merge(ctx context.Context, m MergeOptions) (*MergeResult, error) {
 	res, err := r.mergeBranch(ctx, m)
 	if err != nil {

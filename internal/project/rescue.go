@@ -21,7 +21,7 @@ type Rescued struct {
 // Rescue saves everything that git has in a sandbox to refs/sandbox/NAME/rescue/TIME/…: all branches,
 // tags, stashes, and the uncommitted work of every working tree, also of nested repositories. It is for
 // callers that are about to remove the sandbox; they must not if it fails. Files that git ignores are not
-// saved. Commits that the host has on its own branches or tags are left out. ErrNothing: there is nothing
+// saved. Commits that the host has on its own branches or tags are left out. ErrNoNewWork: there is nothing
 // to save, or nothing was imported.
 func (r *Repo) Rescue(ctx context.Context, sb atoll.Sandbox, f FetchOptions) (Rescued, error) {
 	res := Rescued{Time: time.Now().UTC()}
@@ -41,7 +41,7 @@ func (r *Repo) Rescue(ctx context.Context, sb atoll.Sandbox, f FetchOptions) (Re
 	return res, nil
 }
 
-// checkWorked returns ErrNothing if nothing can have been done in the workspace, because no import was
+// checkWorked returns ErrNoNewWork if nothing can have been done in the workspace, because no import was
 // completed.
 func (g guest) checkWorked(ctx context.Context) error {
 	_, err := listUnused(ctx, g)

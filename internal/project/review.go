@@ -40,7 +40,7 @@ func (r *Repo) prepareReview(ctx context.Context, v ReviewOptions) (q *quarantin
 }
 
 // Diff writes the changes of a fetched branch since the merge base with the host's HEAD, in git's patch
-// format. The text is untrusted: callers must make it safe for a terminal. ErrNothing: there are no
+// format. The text is untrusted: callers must make it safe for a terminal. ErrNoNewWork: there are no
 // changes.
 func (r *Repo) Diff(ctx context.Context, w io.Writer, v ReviewOptions) error {
 	q, from, tip, err := r.prepareReview(ctx, v)

@@ -115,7 +115,7 @@ const (
 
 // The WebSocket subprotocols: ExecProtocol for commands and attached processes, DialProtocol for
 // connections to addresses inside (messages are plain bytes), and ListenProtocol for listeners inside
-// (the first message is a [Listening], the others are multiplexed by [Multiplexed]).
+// (the first message is a [Listening], the others are multiplexed by [NewSession]).
 const (
 	ExecProtocol   = "exec.v1.atoll"
 	DialProtocol   = "dial.v1.atoll"

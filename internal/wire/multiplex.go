@@ -28,7 +28,7 @@ const (
 	keepAliveTimeout  = 30 * time.Second // for its answer, and for each write
 )
 
-// LineLimit is the longest message of a [Multiplexed] connection in bytes.
+// LineLimit is the longest message of a connection of [NewSession] in bytes.
 const LineLimit = maxMessageSize + 1024
 
 // Opener is the end that opens channels.

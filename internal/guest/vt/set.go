@@ -169,7 +169,7 @@ func endProgram(ctx context.Context, t *Terminal) error {
 	}
 }
 
-// AttachTerminal is that of atoll.TerminalUser.
+// AttachTerminal is that of atoll.TerminalAttacher.
 func (s *Set) AttachTerminal(ctx context.Context, name string, a atoll.Attachment) (atoll.Exit, error) {
 	t, err := s.find(name)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Set) AttachTerminal(ctx context.Context, name string, a atoll.Attachmen
 	return t.Attach(ctx, a)
 }
 
-// ReadTerminal is that of atoll.TerminalUser.
+// ReadTerminal is that of atoll.TerminalAttacher.
 func (s *Set) ReadTerminal(_ context.Context, name string) (atoll.Screen, error) {
 	t, err := s.find(name)
 	if err != nil {
@@ -187,7 +187,7 @@ func (s *Set) ReadTerminal(_ context.Context, name string) (atoll.Screen, error)
 	return t.Screen(), nil
 }
 
-// SendTerminal is that of atoll.TerminalUser.
+// SendTerminal is that of atoll.TerminalAttacher.
 func (s *Set) SendTerminal(ctx context.Context, name string, input []byte) error {
 	t, err := s.find(name)
 	if err != nil {

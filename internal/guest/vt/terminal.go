@@ -218,7 +218,7 @@ func (t *Terminal) forwardInput() {
 	}
 }
 
-// Attach shows the terminal to one more viewer; see atoll.TerminalUser. It does
+// Attach shows the terminal to one more viewer; see atoll.TerminalAttacher. It does
 // not wait for a pending Read of Stdin when it returns.
 func (t *Terminal) Attach(ctx context.Context, a atoll.Attachment) (atoll.Exit, error) {
 	if a.Stdout == nil {

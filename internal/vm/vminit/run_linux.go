@@ -73,7 +73,7 @@ func run() error {
 
 // prepareKernel performs the steps that are the same in every VM before the hello, so that they are
 // part of saved VMs. redirected: connections are redirected to the host's egress proxy, as a kernel
-// parameter ordered (see GateParameter).
+// parameter ordered (see EgressParameter).
 func prepareKernel() (redirected bool, err error) {
 	if err := mountAll(secondaryMounts()); err != nil {
 		return false, err

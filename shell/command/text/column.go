@@ -174,7 +174,7 @@ func (j *columnJob) read(name string) bool {
 		if len(bytes.TrimSpace(line)) == 0 && !(j.keep && j.table) {
 			continue
 		}
-		j.p.Alloc(int64(len(line)) + 48)
+		j.p.Alloc(int64(len(line)) + lineCost)
 		j.lines = append(j.lines, bytes.Clone(line))
 	}
 	return true

@@ -231,7 +231,7 @@ func (j *prJob) read(name string) (prText, bool) {
 	list := stream.NewLineReader(j.p, in, '\n')
 	defer list.Close()
 	for line := list.Next(); line != nil; line = list.Next() {
-		j.p.Alloc(int64(len(line)) + 32)
+		j.p.Alloc(int64(len(line)) + lineCost)
 		t.lines = append(t.lines, string(stream.TrimDelimiter(line, '\n')))
 	}
 	return t, true
