@@ -16,6 +16,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll/internal/cli"
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // readBlocks returns the code blocks of a Markdown file in the given language that a
@@ -42,7 +43,7 @@ func readBlocks(t *testing.T, file, language string) []string {
 func TestDocumentedCommands(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
-		t.Skip("bash is missing")
+		testenv.Skip(t, "bash", "the program is missing: %v", err)
 	}
 	for file, outputs := range map[string][][]string{
 		"../../README.md":        {{"HI\n", "main.go\n", "experiment\n"}},
