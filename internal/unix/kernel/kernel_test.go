@@ -84,7 +84,7 @@ var programs = map[string]Program{
 }
 
 func sleepForever(p *Proc) int {
-	p.Sleep(time.Hour, false)
+	p.Sleep(1000*time.Hour, false)
 	return 0
 }
 
