@@ -65,7 +65,7 @@ func ready(t *testing.T, conn net.Conn) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if err := c.callGuest(t.Context(), OpReady, nil, nil); err != nil {
+	if err := c.Call(t.Context(), OpReady, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 }

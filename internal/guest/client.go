@@ -135,9 +135,9 @@ func (c *Client) open(ctx context.Context, q *Request) (*yamux.Stream, error) {
 	return st, nil
 }
 
-// callGuest runs an operation that has no body besides its request and answer. question and
+// Call runs an operation that has no body besides its request and answer. question and
 // value may be nil.
-func (c *Client) callGuest(ctx context.Context, op Op, question, value any) error {
+func (c *Client) Call(ctx context.Context, op Op, question, value any) error {
 	q := &Request{Op: op}
 	if question != nil {
 		var err error
@@ -154,6 +154,19 @@ func (c *Client) callGuest(ctx context.Context, op Op, question, value any) erro
 	}
 	_ = st.Close() // the result is complete
 	return nil
+}
+
+// OpenStream runs an operation whose body is a stream in both directions. The caller closes it.
+func (c *Client) OpenStream(ctx context.Context, op Op, question any) (net.Conn, error) {
+	body, err := json.Marshal(question)
+	if err != nil {
+		return nil, err
+	}
+	st, err := c.open(ctx, &Request{Op: op, Body: body})
+	if err != nil {
+		return nil, preferCause(ctx, err)
+	}
+	return st, nil
 }
 
 // exchangeHeads sends the request of a channel and reads the answer, whose body is unmarshalled

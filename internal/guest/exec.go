@@ -212,7 +212,7 @@ func (x *execStream) nextFrame(buf *[frameHeadSize + maxFrame]byte, discard bool
 	b := buf[:]
 	f, p, err := readFrame(x.st, &b)
 	if err != nil {
-		x.finishWith(fmt.Errorf("%w: the guest: %w", atoll.ErrUnavailable, err))
+		x.finishWith(fmt.Errorf("%w: %w: %w", atoll.ErrUnavailable, errNoAnswer, err))
 		return nil, nil, false
 	}
 	switch f {

@@ -65,7 +65,7 @@ func (l *Link) Reattach(ctx context.Context, id string, streams atoll.Cmd) (exit
 		// A signal frame could be lost with the connection if the caller disconnects
 		// right after it. OpSignal is acknowledged.
 		x.signal = func(name string) error {
-			err := c.callGuest(ctx, OpSignal, signalBody{Process: id, Signal: name}, nil)
+			err := c.Call(ctx, OpSignal, signalBody{Process: id, Signal: name}, nil)
 			if errors.Is(err, atoll.ErrUnsupported) { // an older guest
 				return x.sendFrame(FrameSignal, []byte(name))
 			}
@@ -80,7 +80,7 @@ func (l *Link) Reattach(ctx context.Context, id string, streams atoll.Cmd) (exit
 // Detached returns the detached commands, oldest first.
 func (l *Link) Detached(ctx context.Context) ([]atoll.Process, error) {
 	var list []atoll.Process
-	err := l.runOp(ctx, "processes", func(c *Client) error { return c.callGuest(ctx, OpDetached, nil, &list) })
+	err := l.runOp(ctx, "processes", func(c *Client) error { return c.Call(ctx, OpDetached, nil, &list) })
 	if len(list) > maxProcesses {
 		list = list[:maxProcesses]
 	}

@@ -219,7 +219,7 @@ func (l *Link) callFile(ctx context.Context, verb string, op Op, name string, pe
 	r.Perm = perm.Perm()
 	ctx, cancel := l.withTransferTimeout(ctx)
 	defer cancel()
-	return l.runOp(ctx, verb, func(c *Client) error { return preferCause(ctx, c.callGuest(ctx, op, r, value)) })
+	return l.runOp(ctx, verb, func(c *Client) error { return preferCause(ctx, c.Call(ctx, op, r, value)) })
 }
 
 // StatFile describes a file or directory. It does not follow a symbolic link.

@@ -37,7 +37,7 @@ func (l *Link) Pause(ctx context.Context, paused bool) error {
 	if err != nil {
 		return err
 	}
-	return c.callGuest(ctx, OpPause, pauseRequest{paused}, nil)
+	return c.Call(ctx, OpPause, pauseRequest{paused}, nil)
 }
 
 // RunFrozen runs f while all commands and the file systems of the directories are frozen, so that

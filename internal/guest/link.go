@@ -148,6 +148,12 @@ func (l *Link) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	return exit, err
 }
 
+// Call runs an operation that has no body besides its request and answer. question and value may
+// be nil.
+func (l *Link) Call(ctx context.Context, verb string, op Op, question, value any) error {
+	return l.runOp(ctx, verb, func(c *Client) error { return preferCause(ctx, c.Call(ctx, op, question, value)) })
+}
+
 // runOp runs an operation. It repeats the operation once on a new connection if the guest has
 // not received the request because the old connection had ended.
 func (l *Link) runOp(ctx context.Context, op string, f func(c *Client) error) error {

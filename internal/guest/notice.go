@@ -101,7 +101,7 @@ func (l *Link) Ports(ctx context.Context) ([]atoll.Port, error) {
 	ctx, cancel := l.withTransferTimeout(ctx)
 	defer cancel()
 	var list []atoll.Port
-	if err := l.runOp(ctx, "ports", func(c *Client) error { return preferCause(ctx, c.callGuest(ctx, OpPorts, nil, &list)) }); err != nil {
+	if err := l.runOp(ctx, "ports", func(c *Client) error { return preferCause(ctx, c.Call(ctx, OpPorts, nil, &list)) }); err != nil {
 		return nil, err
 	}
 	for i, p := range list {

@@ -53,7 +53,7 @@ func (c *Client) sendOffer(ctx context.Context, offer map[string]func(net.Conn))
 	for name := range offer {
 		body.Names = append(body.Names, name)
 	}
-	return c.callGuest(ctx, OpOffer, body, nil)
+	return c.Call(ctx, OpOffer, body, nil)
 }
 
 // acceptReverse serves the channels that the guest opens, until the connection ends. The
@@ -166,5 +166,5 @@ const OpNotify Op = "tell"
 
 // Notify passes an event on the host to all subscribers of the guest's notices.
 func (c *Client) Notify(ctx context.Context, n atoll.Notice) error {
-	return c.callGuest(ctx, OpNotify, n, nil)
+	return c.Call(ctx, OpNotify, n, nil)
 }

@@ -12,5 +12,5 @@ func (l *Link) Quit(ctx context.Context) bool {
 	l.mu.Lock()
 	c := l.client
 	l.mu.Unlock()
-	return c != nil && c.callGuest(ctx, OpQuit, nil, nil) == nil
+	return c != nil && c.Call(ctx, OpQuit, nil, nil) == nil
 }

@@ -2,21 +2,15 @@ package guest
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"net"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"github.com/libp2p/go-yamux/v5"
 	"golang.org/x/sys/unix"
 
-	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/guest/vt"
-	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
 // Server is the guest's end of the wire protocol.
@@ -41,10 +35,6 @@ type Server struct {
 	dirMu sync.Mutex // held while directories are created: a new one must be empty
 }
 
-// handler runs one operation on a channel. It sends an answer first (see sendAnswer) and returns
-// when the operation has ended; then the channel is closed. ctx ends with the host's connection.
-type handler func(ctx context.Context, h *host, st *yamux.Stream, q *Request)
-
 // operations returns the handlers of this guest by operation.
 func (s *Server) operations() map[Op]handler {
 	ops := map[Op]handler{
@@ -59,18 +49,11 @@ func (s *Server) operations() map[Op]handler {
 		OpFreezeFiles: s.handleStill,
 	}
 	s.fileOperations(ops)
-	s.terminalOperations(ops)
+	s.terminals.Start = s.startTerminal
+	terminalOperations(ops, &s.terminals, s.shuttingDown.Load)
 	s.processOperations(ops)
 	s.recordActivity(ops)
 	return ops
-}
-
-// host is one connection of a host.
-type host struct {
-	mux       *yamux.Session
-	work      sync.WaitGroup // goroutines that work for this connection
-	listeners atomic.Int32   // open listeners
-	accepted  chan struct{}  // holds a token for each open connection to these listeners
 }
 
 // Serve accepts connections of hosts until the listener is closed.
@@ -91,56 +74,5 @@ func (s *Server) Serve(l net.Listener) error {
 // ServeConn serves one host until its connection ends.
 func (s *Server) ServeConn(conn net.Conn) {
 	s.init()
-	defer conn.Close()
-	if _, err := io.WriteString(conn, Greeting+strconv.Itoa(Version)+"\n"); err != nil {
-		return
-	}
-	mux, err := yamux.Server(conn, muxConfig(hostStreams), nil)
-	if err != nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	h := &host{mux: mux, accepted: make(chan struct{}, maxAccepted)}
-	defer h.work.Wait()
-	defer mux.Close()
-	defer cancel()
-	for {
-		st, err := mux.AcceptStream()
-		if err != nil {
-			return
-		}
-		h.work.Go(func() { s.serveStream(ctx, h, st) })
-	}
-}
-
-// serveStream runs one operation.
-func (s *Server) serveStream(ctx context.Context, h *host, st *yamux.Stream) {
-	defer s.scheduleTidy()
-	defer st.Close()
-	var q Request
-	if err := readMessage(st, &q); err != nil {
-		return
-	}
-	op, ok := s.ops[q.Op]
-	if !ok {
-		sendAnswer(st, fmt.Errorf("%w: operation %q by this guest", atoll.ErrUnsupported, q.Op))
-		return
-	}
-	op(ctx, h, st, &q)
-}
-
-// sendAnswer answers that an operation begins, or with the error that prevents it.
-func sendAnswer(w io.Writer, err error) {
-	_ = writeMessage(w, Response{Problem: wire.ProblemOf(err)}) // fails if the host has disconnected
-}
-
-// sendReply answers with a value, or with an error.
-func sendReply(w io.Writer, v any, err error) {
-	a := Response{Problem: wire.ProblemOf(err)}
-	if err == nil {
-		if a.Body, err = json.Marshal(v); err != nil {
-			a.Problem = wire.ProblemOf(err)
-		}
-	}
-	_ = writeMessage(w, a) // fails if the host has disconnected
+	serveHost(conn, func(op Op) handler { return s.ops[op] }, s.scheduleTidy)
 }

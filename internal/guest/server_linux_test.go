@@ -88,7 +88,7 @@ func FuzzGuest(f *testing.F) {
 				_ = st.SetReadDeadline(time.Now().Add(5 * time.Second))
 				_, _ = io.Copy(io.Discard, st)
 			}
-			if err := c.callGuest(ctx, OpReady, nil, nil); err != nil {
+			if err := c.Call(ctx, OpReady, nil, nil); err != nil {
 				t.Errorf("afterwards the guest does not answer: %v", err)
 			}
 			_ = c.Close()

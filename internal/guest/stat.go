@@ -40,7 +40,7 @@ func (l *Link) Stats(ctx context.Context) (atoll.Stats, error) {
 	ctx, cancel := l.withTransferTimeout(ctx)
 	defer cancel()
 	var s statsBody
-	err := l.runOp(ctx, "stats", func(c *Client) error { return preferCause(ctx, c.callGuest(ctx, OpStats, q, &s)) })
+	err := l.runOp(ctx, "stats", func(c *Client) error { return preferCause(ctx, c.Call(ctx, OpStats, q, &s)) })
 	if err != nil {
 		return atoll.Stats{}, err
 	}

@@ -46,13 +46,13 @@ func (l *Link) OpenTerminal(ctx context.Context, spec atoll.TerminalSpec) (t ato
 	cmd := atoll.Cmd{Dir: spec.Dir, Env: spec.Env, User: spec.User}
 	l.completeCmd(&cmd)
 	spec.Dir, spec.Env, spec.User = cmd.Dir, cmd.Env, cmd.User
-	err = l.runOp(ctx, "open terminal", func(c *Client) error { return c.callGuest(ctx, OpTerminalOpen, spec, &t) })
+	err = l.runOp(ctx, "open terminal", func(c *Client) error { return c.Call(ctx, OpTerminalOpen, spec, &t) })
 	return t, err
 }
 
 // ListTerminals returns the terminals, oldest first.
 func (l *Link) ListTerminals(ctx context.Context) (list []atoll.Terminal, err error) {
-	err = l.runOp(ctx, "list terminals", func(c *Client) error { return c.callGuest(ctx, OpTerminalList, nil, (*terminalList)(&list)) })
+	err = l.runOp(ctx, "list terminals", func(c *Client) error { return c.Call(ctx, OpTerminalList, nil, (*terminalList)(&list)) })
 	return list, err
 }
 
@@ -87,19 +87,19 @@ func (l *terminalList) UnmarshalJSON(b []byte) error {
 
 // CloseTerminal kills the processes on a terminal and removes it.
 func (l *Link) CloseTerminal(ctx context.Context, name string) error {
-	return l.runOp(ctx, "close terminal", func(c *Client) error { return c.callGuest(ctx, OpTerminalClose, terminalBody{Name: name}, nil) })
+	return l.runOp(ctx, "close terminal", func(c *Client) error { return c.Call(ctx, OpTerminalClose, terminalBody{Name: name}, nil) })
 }
 
 // ReadTerminal returns a terminal's screen as text.
 func (l *Link) ReadTerminal(ctx context.Context, name string) (screen atoll.Screen, err error) {
-	err = l.runOp(ctx, "read terminal", func(c *Client) error { return c.callGuest(ctx, OpTerminalRead, terminalBody{Name: name}, &screen) })
+	err = l.runOp(ctx, "read terminal", func(c *Client) error { return c.Call(ctx, OpTerminalRead, terminalBody{Name: name}, &screen) })
 	return screen, err
 }
 
 // SendTerminal types input on a terminal.
 func (l *Link) SendTerminal(ctx context.Context, name string, input []byte) error {
 	return l.runOp(ctx, "send to terminal", func(c *Client) error {
-		return c.callGuest(ctx, OpTerminalSend, terminalBody{Name: name, Input: input}, nil)
+		return c.Call(ctx, OpTerminalSend, terminalBody{Name: name, Input: input}, nil)
 	})
 }
 

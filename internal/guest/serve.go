@@ -1,0 +1,88 @@
+package guest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	"github.com/libp2p/go-yamux/v5"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/wire"
+)
+
+// handler runs one operation on a channel. It sends an answer first (see sendAnswer) and returns
+// when the operation has ended; then the channel is closed. ctx ends with the host's connection.
+type handler func(ctx context.Context, h *host, st *yamux.Stream, q *Request)
+
+// host is one connection of a host.
+type host struct {
+	mux       *yamux.Session
+	work      sync.WaitGroup // goroutines that work for this connection
+	listeners atomic.Int32   // open listeners
+	accepted  chan struct{}  // holds a token for each open connection to these listeners
+}
+
+// serveHost serves one host until its connection ends. find returns the handler of an operation, or
+// nil; after is called after each operation.
+func serveHost(conn net.Conn, find func(Op) handler, after func()) {
+	defer conn.Close()
+	if _, err := io.WriteString(conn, Greeting+strconv.Itoa(Version)+"\n"); err != nil {
+		return
+	}
+	mux, err := yamux.Server(conn, muxConfig(hostStreams), nil)
+	if err != nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &host{mux: mux, accepted: make(chan struct{}, maxAccepted)}
+	defer h.work.Wait()
+	defer mux.Close()
+	defer cancel()
+	for {
+		st, err := mux.AcceptStream()
+		if err != nil {
+			return
+		}
+		h.work.Go(func() {
+			defer after()
+			h.serveStream(ctx, find, st)
+		})
+	}
+}
+
+// serveStream runs one operation.
+func (h *host) serveStream(ctx context.Context, find func(Op) handler, st *yamux.Stream) {
+	defer st.Close()
+	var q Request
+	if err := readMessage(st, &q); err != nil {
+		return
+	}
+	op := find(q.Op)
+	if op == nil {
+		sendAnswer(st, fmt.Errorf("%w: operation %q by this guest", atoll.ErrUnsupported, q.Op))
+		return
+	}
+	op(ctx, h, st, &q)
+}
+
+// sendAnswer answers that an operation begins, or with the error that prevents it.
+func sendAnswer(w io.Writer, err error) {
+	_ = writeMessage(w, Response{Problem: wire.ProblemOf(err)}) // fails if the host has disconnected
+}
+
+// sendReply answers with a value, or with an error.
+func sendReply(w io.Writer, v any, err error) {
+	a := Response{Problem: wire.ProblemOf(err)}
+	if err == nil {
+		if a.Body, err = json.Marshal(v); err != nil {
+			a.Problem = wire.ProblemOf(err)
+		}
+	}
+	_ = writeMessage(w, a) // fails if the host has disconnected
+}
