@@ -154,7 +154,7 @@ func buildLeaf(s segment) ([]insn, error) {
 		if s.rule.alwaysAllows() {
 			return []insn{{op: opReturn, k: retAllow}}, nil
 		}
-		return []insn{{op: opReturn, k: retErrno | s.rule.errno}}, nil
+		return []insn{{op: opReturn, k: s.rule.refusal()}}, nil
 	}
 	var code []insn
 	for _, all := range s.rule.when {
@@ -176,7 +176,15 @@ func buildLeaf(s segment) ([]insn, error) {
 		}
 		code = append(code, one...)
 	}
-	return append(code, insn{op: opReturn, k: retErrno | s.rule.errno}), nil
+	return append(code, insn{op: opReturn, k: s.rule.refusal()}), nil
+}
+
+// refusal returns the result of a filter if no alternative of the rule holds.
+func (r rule) refusal() uint32 {
+	if r.errno == killsProcess {
+		return retKill
+	}
+	return retErrno | r.errno
 }
 
 // elsewhere marks a jump to the next alternative, before its distance is known.

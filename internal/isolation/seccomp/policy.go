@@ -45,8 +45,11 @@ type cond struct {
 // rule is the policy for one system call.
 type rule struct {
 	when  [][]cond // alternatives, each a list of conditions that must all hold
-	errno uint32   // result if no alternative holds
+	errno uint32   // result if no alternative holds; or killsProcess
 }
+
+// killsProcess, in place of an error number, ends the process that makes the call.
+const killsProcess = 1 << 31
 
 // always allows a call with any arguments.
 var always = rule{when: [][]cond{{}}}

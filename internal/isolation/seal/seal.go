@@ -1,0 +1,15 @@
+// Package seal lets a process give up its rights before it works for hostile callers: system calls,
+// files, capabilities and memory.
+package seal
+
+// Options describe what a process keeps.
+type Options struct {
+	Dirs   []Dir // directories that the process can use; nil: it can't open any file
+	Memory int64 // bytes that it can allocate from now on; 0: no limit
+}
+
+// Dir is a directory of the host that the process keeps.
+type Dir struct {
+	Source   string // absolute path
+	ReadOnly bool
+}
