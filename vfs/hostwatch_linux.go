@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -117,7 +118,7 @@ func (w *MountWatch) watchOneDir(rel string) (*watchedDir, error) {
 		return nil, ignoreGone(err)
 	}
 	d := &watchedDir{rel: rel, id: hostStat(info).id, names: make(map[string]nameState)}
-	mark, err := w.addInotifyWatch(f)
+	mark, err := w.addInotifyWatch(f, rel)
 	switch {
 	case errors.Is(err, unix.ENOSPC):
 		return nil, fmt.Errorf("inotify watches of this host are exhausted (fs.inotify.max_user_watches): %w", EDQUOT)
@@ -141,7 +142,7 @@ func (w *MountWatch) watchOneDir(rel string) (*watchedDir, error) {
 	return d, nil
 }
 
-func (w *MountWatch) addInotifyWatch(dir *os.File) (int32, error) {
+func (w *MountWatch) addInotifyWatch(dir *os.File, rel string) (int32, error) {
 	c, err := dir.SyscallConn()
 	if err != nil {
 		return 0, err
@@ -155,9 +156,34 @@ func (w *MountWatch) addInotifyWatch(dir *os.File) (int32, error) {
 	err = errors.Join(c.Control(func(fd uintptr) {
 		err = q.Control(func(queue uintptr) {
 			mark, fault = unix.InotifyAddWatch(int(queue), fmt.Sprintf("/proc/self/fd/%d", fd), watchMask)
+			if errors.Is(fault, unix.ENOENT) { // no /proc in a sealed process
+				mark, fault = w.addWatchByPath(int(queue), dir, rel)
+			}
 		})
 	}), err)
 	return int32(mark), errors.Join(err, fault)
+}
+
+// addWatchByPath watches an open directory by its path, and fails if that
+// leads elsewhere.
+func (w *MountWatch) addWatchByPath(queue int, dir *os.File, rel string) (int, error) {
+	path := filepath.Join(w.m.host.dir, rel)
+	mark, err := unix.InotifyAddWatch(queue, path, watchMask|unix.IN_DONT_FOLLOW|unix.IN_ONLYDIR)
+	if err != nil {
+		return 0, err
+	}
+	there, err := os.Lstat(path)
+	if err == nil {
+		var here os.FileInfo
+		if here, err = dir.Stat(); err == nil && !os.SameFile(here, there) {
+			err = ENOENT
+		}
+	}
+	if err != nil {
+		_, _ = unix.InotifyRmWatch(queue, uint32(mark)) // it may be another directory's
+		return 0, err
+	}
+	return mark, nil
 }
 
 // ignoreGone returns nil for an error that only means that a directory was
@@ -339,7 +365,7 @@ func (w *MountWatch) rewatchDir(d *watchedDir) {
 		return // likewise
 	}
 	defer f.Close() // likewise
-	if mark, err := w.addInotifyWatch(f); err == nil && mark != d.mark {
+	if mark, err := w.addInotifyWatch(f, d.rel); err == nil && mark != d.mark {
 		if w.marks[d.mark] == d {
 			delete(w.marks, d.mark)
 		}

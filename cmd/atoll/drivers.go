@@ -28,7 +28,7 @@ func wiring() app.Wiring {
 // default; a project takes the first that runs real programs, so stronger isolation comes first.
 func drivers(c *config.Config, home string) []atoll.Driver {
 	return []atoll.Driver{
-		&virtual.Driver{Dir: filepath.Join(home, "sandboxes")},
+		&virtual.Driver{Dir: filepath.Join(home, "sandboxes"), SealOthers: config.Get[bool](c, "virtual.seal")},
 		microvmDriver(c, home),
 		&namespace.Driver{Dir: filepath.Join(home, "namespace"), ImageDir: filepath.Join(home, "images")},
 		&docker.Driver{Dir: filepath.Join(home, "docker"), Host: config.Get[string](c, "docker.host")},

@@ -33,13 +33,14 @@ buildGoModule {
     "cmd/atoll-egress"
     "cmd/atoll-sftp"
     "cmd/atoll-tool"
+    "cmd/atoll-worker"
   ];
 
   # The helpers are appended to atoll, as by 'make build'; stripping the program would
   # remove them.
   postInstall = ''
-    GOOS= GOARCH= go run ./internal/helper/pack "$out/bin/atoll" "$out"/bin/atoll-{guest,gate,sftp,tool}
-    rm "$out"/bin/atoll-{guest,gate,sftp,tool}
+    GOOS= GOARCH= go run ./internal/helper/pack "$out/bin/atoll" "$out"/bin/atoll-{guest,egress,sftp,tool,worker}
+    rm "$out"/bin/atoll-{guest,egress,sftp,tool,worker}
   '';
   dontStrip = true;
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/egress/policy"
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
 // network is the only connection of a sandbox to the outside: an HTTP transport that checks the
@@ -18,6 +19,18 @@ import (
 type network struct {
 	rules *policy.Rules
 	http  *http.Transport
+}
+
+// newNetwork returns the network of a sandbox; nil if it has none.
+func (d *Driver) newNetwork(n atoll.Network) (kernel.Network, error) {
+	if d.network != nil {
+		return d.network(n)
+	}
+	net, err := newNetwork(n)
+	if net == nil || err != nil {
+		return nil, err // not a nil *network
+	}
+	return net, nil
 }
 
 // newNetwork returns the network for a policy; nil if the policy allows nothing.

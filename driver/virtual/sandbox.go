@@ -22,6 +22,7 @@ type Sandbox struct {
 	spec        atoll.Spec
 	created     time.Time
 	disk        *diskStore    // nil when it is only in memory
+	dir         *directory    // of disk; nil in memory, and in a worker
 	sessionLock chan struct{} // holds a token while the session runs a command
 	mounts      mounts
 	closed      chan struct{} // closed when it is destroyed
@@ -46,7 +47,7 @@ type Sandbox struct {
 }
 
 // setUpKernel creates the kernel and the shell for the files of a sandbox.
-func (s *Sandbox) setUpKernel(im *image, net *network, files *vfs.FS) {
+func (s *Sandbox) setUpKernel(im *image, net kernel.Network, files *vfs.FS) {
 	s.fs = files
 	if s.replaced != nil {
 		close(s.replaced)
@@ -54,11 +55,8 @@ func (s *Sandbox) setUpKernel(im *image, net *network, files *vfs.FS) {
 	}
 	cfg := kernel.Config{
 		FS: files, Programs: im.programs, Now: s.d.Now, Rand: s.d.Rand,
-		Policy: s.d.Policy,
+		Policy: s.d.Policy, Network: net,
 		Limits: kernel.Limits{Memory: s.spec.Limits.Memory, Procs: s.spec.Limits.PIDs},
-	}
-	if net != nil {
-		cfg.Network = net
 	}
 	s.k = kernel.New(cfg)
 	s.sh = shell.New(shell.Config{Kernel: s.k, Env: s.commandEnv(nil), Dir: s.workingDir()})
@@ -210,9 +208,16 @@ func (s *Sandbox) statusLocked() atoll.Status {
 	return sandboxStatus(s.id, s.spec, s.created, s.active, sandboxState(s.stopped, s.paused))
 }
 
+func isolationOf(spec atoll.Spec) string {
+	if spec.Runtime == Sealed {
+		return sealedIsolation
+	}
+	return isolation
+}
+
 func sandboxStatus(id string, spec atoll.Spec, created, active time.Time, state atoll.State) atoll.Status {
 	st := atoll.Status{
-		ID: id, Name: spec.Name, Driver: "virtual", State: state, Labels: spec.Labels, Isolation: isolation,
+		ID: id, Name: spec.Name, Driver: "virtual", State: state, Labels: spec.Labels, Isolation: isolationOf(spec),
 		Created: created, Active: active,
 	}
 	ready := atoll.Condition{Type: "ready", True: true, Reason: "running", Since: created}
@@ -296,8 +301,8 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 	close(s.closed)
 	s.d.unregister(s)
 	s.unmountAll()
-	if s.disk != nil {
-		if err := s.disk.removeDir(); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if s.dir != nil {
+		if err := s.dir.remove(); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return s.wrapError("destroy", err)
 		}
 	}

@@ -189,6 +189,9 @@ func (s *Sandbox) forkSandbox(ctx context.Context, key string, spec atoll.Spec) 
 	if err := check(&spec); err != nil {
 		return nil, err
 	}
+	if s.d.isSealed(&spec) {
+		return nil, fmt.Errorf("%w: runtime %s: a fork runs as the sandbox that it is forked from", atoll.ErrInvalid, Sealed)
+	}
 	ctx, op, err := s.beginOperation(ctx, false)
 	if err != nil {
 		return nil, err

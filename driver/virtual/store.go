@@ -1,35 +1,18 @@
 package virtual
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/state/filelock"
 	"github.com/atoll-sandbox/atoll/shell"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
-
-// A stored sandbox is a directory of the host:
-//
-//	lock            flock: held by the process that uses the sandbox
-//	sandbox.json    record: its state, and the names of its files and session
-//	history.json    its newest commands
-//	blobs/          vfs.Dir: contents, by hash
-//
-// sandbox.json is replaced in one step, after everything it names was written: when a process dies,
-// the sandbox is as it was after the last complete operation.
 
 // record is the content of sandbox.json.
 type record struct {
@@ -58,66 +41,42 @@ const recordVersion = 1
 // sweepEvery is the number of saves between two removals of unused blobs.
 const sweepEvery = 32
 
-// diskStore stores a sandbox in its directory.
+// diskStore stores a sandbox.
 type diskStore struct {
-	dir   string
+	place place
 	guard chan struct{} // holds a token while the fields below are used
-	lock  *os.File      // open while users > 0
-	users int
-	blobs *vfs.Dir
+	users int           // while it is positive the place is locked
+	blobs blobStore
 	rec   record // as last read or written
 }
 
-func newDiskStore(dir string) *diskStore {
-	return &diskStore{dir: dir, guard: make(chan struct{}, 1)}
+func newDiskStore(p place) *diskStore {
+	return &diskStore{place: p, guard: make(chan struct{}, 1)}
 }
 
-func (k *diskStore) hasRecord() bool {
-	_, err := os.Lstat(filepath.Join(k.dir, "sandbox.json"))
-	return err == nil
-}
-
-// saveNew stores a new sandbox. Its directory has another name and is locked until it is complete:
-// List removes what a process leaves that dies meanwhile.
-func (s *Sandbox) saveNew(parent string) (err error) {
-	k := newDiskStore(filepath.Join(parent, newPrefix+s.id))
-	if err := os.MkdirAll(parent, 0o700); err != nil {
-		return err
-	}
-	if err := os.Mkdir(k.dir, 0o700); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(k.dir))
-		}
-	}()
-	lock, err := os.OpenFile(filepath.Join(k.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+// saveNew stores a new sandbox.
+func (s *Sandbox) saveNew(parent string) error {
+	dir, err := createDirectory(parent, s.id)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = lock.Close() }() // closing it unlocks it
-	if ok, err := filelock.Try(lock); !ok || err != nil {
-		return errors.Join(fmt.Errorf("%w: a new sandbox is locked", atoll.ErrUnavailable), err)
+	s.dir = dir
+	if err := s.saveFirst(dir); err != nil {
+		return errors.Join(err, dir.discard())
 	}
+	return dir.publish(s.id)
+}
+
+// saveFirst stores the sandbox in a new place, which nobody else uses yet.
+func (s *Sandbox) saveFirst(p place) (err error) {
+	k := newDiskStore(p)
 	k.rec = record{Version: recordVersion, ID: s.id}
-	if k.blobs, err = vfs.OpenDir(filepath.Join(k.dir, "blobs")); err != nil {
+	if k.blobs, err = p.openBlobs(); err != nil {
 		return err
 	}
 	s.disk = k
 	s.noteSession(s.sh)
-	if err := s.save(context.Background()); err != nil {
-		return err
-	}
-	whole := filepath.Join(parent, s.id)
-	if err := os.Rename(k.dir, whole); err != nil {
-		if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTEMPTY) {
-			err = fmt.Errorf("id %s: %w", s.id, atoll.ErrExists)
-		}
-		return err
-	}
-	k.dir = whole
-	return nil
+	return s.save(context.Background())
 }
 
 // acquireStore locks the stored sandbox for this process, until releaseStore, and loads what another
@@ -131,11 +90,11 @@ func (s *Sandbox) acquireStore(ctx context.Context) error {
 		return wrapTimeout(context.Cause(ctx))
 	}
 	if k.users == 0 {
-		if err := k.waitForLock(ctx); err != nil {
+		if err := k.place.lock(ctx); err != nil {
 			return err
 		}
 		if err := s.reloadChanges(); err != nil {
-			return errors.Join(err, k.unlock())
+			return errors.Join(err, k.place.unlock())
 		}
 	}
 	k.users++
@@ -148,66 +107,14 @@ func (s *Sandbox) releaseStore() {
 	k.guard <- struct{}{}
 	defer func() { <-k.guard }()
 	if k.users--; k.users == 0 {
-		_ = k.unlock() // closing the file unlocks it; there is nothing to do about an error
+		_ = k.place.unlock() // closing the file unlocks it; there is nothing to do about an error
 	}
-}
-
-func (k *diskStore) unlock() error {
-	err := k.lock.Close()
-	k.lock = nil
-	return err
-}
-
-// waitForLock waits for the lock. No call waits for a file lock and for a context, so it tries again
-// with a growing pause.
-func (k *diskStore) waitForLock(ctx context.Context) error {
-	f, err := os.OpenFile(filepath.Join(k.dir, "lock"), os.O_RDWR, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: it was destroyed", atoll.ErrNotFound)
-	}
-	if err != nil {
-		return err
-	}
-	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
-		ok, err := filelock.Try(f)
-		if ok {
-			k.lock = f
-			return nil
-		}
-		if err != nil {
-			return errors.Join(err, f.Close())
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("another process works in it: %w", wrapTimeout(context.Cause(ctx))), f.Close())
-		}
-	}
-}
-
-// readRecord returns the record in a directory.
-func readRecord(dir string) (record, error) {
-	var r record
-	b, err := os.ReadFile(filepath.Join(dir, "sandbox.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return r, atoll.ErrNotFound
-	}
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(b, &r); err != nil {
-		return r, fmt.Errorf("%s: %w", filepath.Join(dir, "sandbox.json"), err)
-	}
-	if r.Version != recordVersion {
-		return r, fmt.Errorf("%w: %s is of version %d; this atoll knows version %d", atoll.ErrUnsupported, dir, r.Version, recordVersion)
-	}
-	return r, nil
 }
 
 // reloadChanges reads what another process has saved since; the caller has the lock.
 func (s *Sandbox) reloadChanges() error {
 	k := s.disk
-	r, err := readRecord(k.dir)
+	r, err := k.place.readRecord()
 	if err != nil {
 		return err
 	}
@@ -215,7 +122,7 @@ func (s *Sandbox) reloadChanges() error {
 		return nil
 	}
 	if k.blobs == nil {
-		if k.blobs, err = vfs.OpenDir(filepath.Join(k.dir, "blobs")); err != nil {
+		if k.blobs, err = k.place.openBlobs(); err != nil {
 			return err
 		}
 	}
@@ -223,7 +130,7 @@ func (s *Sandbox) reloadChanges() error {
 	if err != nil {
 		return err
 	}
-	net, err := newNetwork(r.Spec.Network)
+	net, err := s.d.newNetwork(r.Spec.Network)
 	if err != nil {
 		return err
 	}
@@ -231,7 +138,7 @@ func (s *Sandbox) reloadChanges() error {
 	if err != nil {
 		return fmt.Errorf("files: %w", err)
 	}
-	state, err := k.loadSession(r.Session)
+	state, err := loadSession(k.blobs, r.Session)
 	if err != nil {
 		return err
 	}
@@ -239,7 +146,7 @@ func (s *Sandbox) reloadChanges() error {
 	defer s.mu.Unlock()
 	s.applyRecord(r)
 	s.setUpKernel(im, net, files)
-	s.history = readHistory(k.dir)
+	s.history = k.place.readHistory()
 	if err := s.sh.Restore(state); err != nil {
 		return err
 	}
@@ -265,12 +172,12 @@ func (s *Sandbox) applyRecord(r record) {
 	}
 }
 
-func (k *diskStore) loadSession(name string) (shell.State, error) {
+func loadSession(blobs blobStore, name string) (shell.State, error) {
 	var state shell.State
 	key, err := vfs.ParseKey(name)
 	var b []byte
 	if err == nil {
-		b, err = k.blobs.Get(key)
+		b, err = blobs.Get(key)
 	}
 	if err == nil {
 		err = state.UnmarshalBinary(b)
@@ -291,7 +198,7 @@ func (s *Sandbox) loadSnapshot(x *snapshot) error {
 	if err != nil {
 		return fmt.Errorf("snapshot %s: %w", x.info.ID, err)
 	}
-	if x.state, err = s.disk.loadSession(x.stored.Session); err != nil {
+	if x.state, err = loadSession(s.disk.blobs, x.stored.Session); err != nil {
 		return fmt.Errorf("snapshot %s: %w", x.info.ID, err)
 	}
 	x.files = files.Snapshot()
@@ -312,7 +219,7 @@ func (s *Sandbox) save(ctx context.Context) error {
 		return wrapTimeout(context.Cause(ctx))
 	}
 	if err := s.writeRecord(); err != nil {
-		if !k.hasRecord() && k.rec.Generation > 0 {
+		if !k.place.exists() && k.rec.Generation > 0 {
 			return fmt.Errorf("%w: it was destroyed", atoll.ErrNotFound)
 		}
 		return fmt.Errorf("keep: %w", err)
@@ -332,14 +239,14 @@ func (s *Sandbox) writeRecord() error {
 	past := s.history.listResults()
 	s.mu.Unlock()
 	var err error
-	if r.Tree, r.Session, err = k.putState(files, state); err != nil {
+	if r.Tree, r.Session, err = putState(k.blobs, files, state); err != nil {
 		return err
 	}
 	for i := range shots {
 		x := &shots[i]
 		if x.stored == nil {
 			x.stored = &storedSnapshot{Info: x.info}
-			if x.stored.Tree, x.stored.Session, err = k.putState(x.files, x.state); err != nil {
+			if x.stored.Tree, x.stored.Session, err = putState(k.blobs, x.files, x.state); err != nil {
 				return err
 			}
 		}
@@ -348,7 +255,7 @@ func (s *Sandbox) writeRecord() error {
 	if err := k.blobs.Sync(); err != nil {
 		return err
 	}
-	if err := errors.Join(writeJSON(k.dir, "history.json", past), writeJSON(k.dir, "sandbox.json", r)); err != nil {
+	if err := k.place.write(r, past); err != nil {
 		return err
 	}
 	k.rec = r
@@ -369,8 +276,9 @@ func (s *Sandbox) noteStored(shots []snapshot) {
 	}
 }
 
-func (k *diskStore) putState(files *vfs.Snapshot, state shell.State) (tree, session string, err error) {
-	if tree, err = files.Save(k.blobs); err != nil {
+// putState stores files and a session, and returns their names.
+func putState(blobs blobStore, files *vfs.Snapshot, state shell.State) (tree, session string, err error) {
+	if tree, err = files.Save(blobs); err != nil {
 		return "", "", err
 	}
 	b, err := state.MarshalBinary()
@@ -378,7 +286,7 @@ func (k *diskStore) putState(files *vfs.Snapshot, state shell.State) (tree, sess
 		return "", "", err
 	}
 	key := vfs.Key(sha256.Sum256(b))
-	return tree, key.String(), k.blobs.Put(key, b)
+	return tree, key.String(), blobs.Put(key, b)
 }
 
 // sweepBlobs removes, once in a while, the blobs that the record does not name. The caller has the
@@ -399,70 +307,15 @@ func (k *diskStore) sweepBlobs() error {
 			used[key.String()] = true
 		}
 	}
-	return k.blobs.Sweep(func(key vfs.Key) bool { return used[key.String()] })
-}
-
-// writeJSON replaces a file in one step.
-func writeJSON(dir, name string, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	temp := name + ".tmp"
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return root.Rename(temp, name)
-}
-
-func readHistory(dir string) history {
-	var h history
-	b, err := os.ReadFile(filepath.Join(dir, "history.json"))
-	if err != nil || json.NewDecoder(bytes.NewReader(b)).Decode(&h.list) != nil {
-		return history{} // it is not essential: without a readable file the history is empty
-	}
-	return h
-}
-
-// Prefixes of the names of directories that are being removed, and that are being created.
-const (
-	removedPrefix = ".gone-"
-	newPrefix     = ".new-"
-)
-
-// removeDir removes the directory in one step, then its content.
-func (k *diskStore) removeDir() error {
-	trash := filepath.Join(filepath.Dir(k.dir), removedPrefix+filepath.Base(k.dir)+"-"+atoll.NewID())
-	if err := os.Rename(k.dir, trash); err != nil {
-		return err
-	}
-	if k.blobs != nil {
-		_ = k.blobs.Close() // it was only a handle of the directory
-	}
-	for range 3 {
-		if os.RemoveAll(trash) == nil {
-			break
-		}
-	}
-	return nil // the sandbox was removed; List removes what another process still writes there
+	return k.place.sweep(used)
 }
 
 // openStored returns a stored sandbox; its files are read when it is used.
 func (d *Driver) openStored(id string) (*Sandbox, error) {
-	k := newDiskStore(filepath.Join(d.Dir, id))
-	s := &Sandbox{d: d, id: id, disk: k, sessionLock: make(chan struct{}, 1), closed: make(chan struct{})}
-	s.terminals.Start, s.terminals.Now = s.startTerminal, d.Now
-	r, err := readRecord(k.dir)
+	dir := &directory{path: filepath.Join(d.Dir, id)}
+	s := d.newStoredSandbox(id, dir)
+	s.dir = dir
+	r, err := dir.readRecord()
 	switch {
 	case errors.Is(err, atoll.ErrNotFound):
 		return nil, err
@@ -472,64 +325,9 @@ func (d *Driver) openStored(id string) (*Sandbox, error) {
 	return s, nil // a record that can't be read fails every use but Destroy
 }
 
-// listStored reads the records of all sandboxes in Dir, and removes the remains of sandboxes whose
-// creation or removal was interrupted.
-func (d *Driver) listStored() ([]atoll.Status, error) {
-	entries, err := os.ReadDir(d.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var list []atoll.Status
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), removedPrefix) {
-			_ = os.RemoveAll(filepath.Join(d.Dir, e.Name())) // the next List tries again
-			continue
-		}
-		if strings.HasPrefix(e.Name(), newPrefix) {
-			removeUnfinished(filepath.Join(d.Dir, e.Name()))
-			continue
-		}
-		if atoll.CheckID(e.Name()) != nil {
-			continue
-		}
-		r, err := readRecord(filepath.Join(d.Dir, e.Name()))
-		if errors.Is(err, atoll.ErrNotFound) {
-			continue // it is being created or destroyed
-		}
-		if err != nil {
-			list = append(list, unreadableStatus(e.Name(), err))
-			continue
-		}
-		list = append(list, sandboxStatus(r.ID, r.Spec, r.Created, r.Active, sandboxState(r.Stopped, r.Paused)))
-	}
-	sortStatus(list)
-	return list, nil
-}
-
-// removeUnfinished removes a directory whose creation was interrupted. A directory that is still being
-// created is locked, or has no lock yet and is young.
-func removeUnfinished(dir string) {
-	info, err := os.Stat(dir)
-	if err != nil || time.Since(info.ModTime()) < 10*time.Second {
-		return
-	}
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR, 0)
-	if err == nil {
-		defer func() { _ = f.Close() }() // closing it unlocks it
-		if ok, err := filelock.Try(f); !ok || err != nil {
-			return
-		}
-	}
-	_ = os.RemoveAll(dir) // the next List tries again
-}
-
-// unreadableStatus returns the status of a sandbox whose record can't be read.
-func unreadableStatus(id string, err error) atoll.Status {
-	return atoll.Status{
-		ID: id, Driver: "virtual", State: atoll.Failed, Isolation: isolation,
-		Conditions: []atoll.Condition{{Type: "ready", Reason: "unreadable", Message: err.Error()}},
-	}
+// newStoredSandbox returns a sandbox whose state is read from a place when it is used.
+func (d *Driver) newStoredSandbox(id string, p place) *Sandbox {
+	s := &Sandbox{d: d, id: id, disk: newDiskStore(p), sessionLock: make(chan struct{}, 1), closed: make(chan struct{})}
+	s.terminals.Start, s.terminals.Now = s.startTerminal, d.Now
+	return s
 }

@@ -8,14 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/helper"
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell"
 	"github.com/atoll-sandbox/atoll/vfs"
@@ -51,18 +54,30 @@ type Driver struct {
 	// is for sandboxes only. A limit that is set already, such as by $GOMEMLIMIT, stays.
 	LimitHeap bool
 
+	// SealOthers seals the sandboxes of all owners but [atoll.Local], as if their Spec asked for
+	// the runtime [Sealed]. A Spec without an owner is local.
+	SealOthers bool
+
+	// Helpers finds atoll-worker, the program of sealed sandboxes.
+	Helpers helper.Finder
+
 	Now  func() time.Time // nil: time.Now
 	Rand io.Reader        // nil: crypto/rand
+
+	// network, if not nil, returns the network of a sandbox, or nil; set in a worker.
+	network func(atoll.Network) (kernel.Network, error)
 
 	once sync.Once
 	img  *image // set by once, as err
 	err  error
 
-	hosts hostDirs
+	hosts   hostDirs
+	workers workerPool
 
 	mu        sync.Mutex
-	sandboxes map[string]*Sandbox // guarded by mu
-	heap      heapLimit           // guarded by mu
+	sandboxes map[string]*Sandbox       // guarded by mu
+	sealed    map[string]*sealedSandbox // guarded by mu
+	heap      heapLimit                 // guarded by mu
 }
 
 // New returns a driver whose sandboxes exist in memory only.
@@ -92,8 +107,12 @@ const isolation = "process"
 
 // Probe reports what a virtual sandbox can do. It works on every host.
 func (d *Driver) Probe(context.Context) (atoll.Features, error) {
+	var runtimes []string
+	if _, err := d.findWorker(); err == nil {
+		runtimes = []string{Sealed}
+	}
 	return atoll.Features{
-		Isolation: isolation, Session: true, Persist: d.Dir != "", Files: true, Stop: true, Snapshot: true, Fork: true,
+		Isolation: isolation, Runtimes: runtimes, Session: true, Persist: d.Dir != "", Files: true, Stop: true, Snapshot: true, Fork: true,
 		Stats: true, History: true, TTY: true, Signals: true, Pause: true, Mounts: vfs.HostMounts(), Watch: true, Terminal: true,
 		Networks: []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkOpen},
 		Notes: []string{
@@ -102,6 +121,33 @@ func (d *Driver) Probe(context.Context) (atoll.Features, error) {
 		},
 	}, nil
 }
+
+// findWorker returns the path of the program of sealed sandboxes.
+func (d *Driver) findWorker() (string, error) {
+	if runtime.GOOS != "linux" {
+		return "", fmt.Errorf("%w: sealed sandboxes need Linux", atoll.ErrUnsupported)
+	}
+	d.workers.mu.Lock()
+	defer d.workers.mu.Unlock()
+	if d.workers.program == "" {
+		path, err := d.Helpers.Find(workerHelper)
+		if err != nil {
+			return "", err
+		}
+		d.workers.program = path
+	}
+	return d.workers.program, nil
+}
+
+// Checks checks what sealed sandboxes need.
+func (d *Driver) Checks(context.Context) []atoll.Check {
+	if runtime.GOOS != "linux" {
+		return nil
+	}
+	return []atoll.Check{d.Helpers.Check(workerHelper, false, "there are no sealed sandboxes, and other users of a server get no virtual ones")}
+}
+
+var _ atoll.Checker = (*Driver)(nil)
 
 func (d *Driver) loadImage() (*image, error) {
 	d.once.Do(func() {
@@ -124,13 +170,17 @@ func (d *Driver) currentTime() time.Time {
 // Create creates a sandbox.
 func (d *Driver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	s, err := d.create(ctx, spec)
+	var e *atoll.Error
+	if err != nil && !errors.As(err, &e) {
+		err = &atoll.Error{Op: "create", ID: spec.Name, Err: err}
+	}
 	if err != nil {
-		return nil, &atoll.Error{Op: "create", ID: spec.Name, Err: err}
+		return nil, err
 	}
 	return s, nil
 }
 
-func (d *Driver) create(ctx context.Context, spec atoll.Spec) (*Sandbox, error) {
+func (d *Driver) create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
@@ -140,6 +190,9 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (*Sandbox, error) 
 	id, err := d.chooseID(spec)
 	if err != nil {
 		return nil, err
+	}
+	if d.isSealed(&spec) {
+		return d.createSealed(ctx, id, spec, nil)
 	}
 	s, err := d.newSandbox(id, spec, nil)
 	if err != nil {
@@ -155,6 +208,7 @@ func (d *Driver) chooseID(spec atoll.Spec) (string, error) {
 	}
 	d.mu.Lock()
 	_, taken := d.sandboxes[spec.ID]
+	taken = taken || d.sealed[spec.ID] != nil
 	d.mu.Unlock()
 	if !taken && d.Dir != "" {
 		_, err := os.Stat(filepath.Join(d.Dir, spec.ID))
@@ -178,8 +232,8 @@ func check(spec *atoll.Spec) error {
 	if spec.Image != "" {
 		no("image "+spec.Image, "its programs are built in; use a driver that runs real ones")
 	}
-	if spec.Runtime != "" {
-		no("runtime "+spec.Runtime, "there is only one")
+	if spec.Runtime != "" && spec.Runtime != Sealed {
+		no("runtime "+spec.Runtime, "it has only "+Sealed+", besides its own")
 	}
 	if spec.User != "" && spec.User != "root" {
 		no("user "+spec.User, "there is only root, of the sandbox alone")
@@ -205,7 +259,7 @@ func (d *Driver) newSandbox(id string, spec atoll.Spec, files *vfs.FS) (*Sandbox
 	if err != nil {
 		return nil, err
 	}
-	net, err := newNetwork(spec.Network)
+	net, err := d.newNetwork(spec.Network)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +320,10 @@ func (d *Driver) register(s *Sandbox) error {
 func (d *Driver) Open(_ context.Context, id string) (atoll.Sandbox, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s := d.sandboxes[id]; s != nil && (s.disk == nil || s.disk.hasRecord()) {
+	if s := d.sandboxes[id]; s != nil && (s.dir == nil || s.dir.exists()) {
+		return s, nil
+	}
+	if s := d.sealed[id]; s != nil && (s.dir == nil || s.dir.exists()) {
 		return s, nil
 	}
 	if d.Dir == "" || atoll.CheckID(id) != nil {
@@ -275,6 +332,9 @@ func (d *Driver) Open(_ context.Context, id string) (atoll.Sandbox, error) {
 	s, err := d.openStored(id)
 	if err != nil {
 		return nil, &atoll.Error{Op: "open", ID: id, Err: err}
+	}
+	if s.spec.Runtime == Sealed {
+		return d.openSealed(s), nil
 	}
 	if d.sandboxes == nil {
 		d.sandboxes = make(map[string]*Sandbox)
@@ -290,8 +350,11 @@ func (d *Driver) List(ctx context.Context) ([]atoll.Status, error) {
 		return d.listStored()
 	}
 	d.mu.Lock()
-	all := make([]*Sandbox, 0, len(d.sandboxes))
+	all := make([]atoll.Sandbox, 0, len(d.sandboxes)+len(d.sealed))
 	for _, s := range d.sandboxes {
+		all = append(all, s)
+	}
+	for _, s := range d.sealed {
 		all = append(all, s)
 	}
 	d.mu.Unlock()
@@ -305,6 +368,30 @@ func (d *Driver) List(ctx context.Context) ([]atoll.Status, error) {
 	}
 	sortStatus(list)
 	return list, nil
+}
+
+// openSealed returns a stored sandbox that runs in a worker, and registers it. d.mu is held.
+func (d *Driver) openSealed(stored *Sandbox) *sealedSandbox {
+	s := d.newSealed(stored.id, stored.spec, stored.dir)
+	s.created, s.exists = stored.created, true
+	if d.sealed == nil {
+		d.sealed = make(map[string]*sealedSandbox)
+	}
+	d.sealed[s.id] = s
+	return s
+}
+
+// Close ends the processes of sealed sandboxes. What is stored can be opened again, by another
+// driver; sandboxes in memory are lost.
+func (d *Driver) Close() error {
+	d.workers.close()
+	d.mu.Lock()
+	list := slices.Collect(maps.Values(d.sealed))
+	d.mu.Unlock()
+	for _, s := range list {
+		s.close()
+	}
+	return nil
 }
 
 func sortStatus(list []atoll.Status) {

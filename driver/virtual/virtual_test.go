@@ -7,12 +7,19 @@ import (
 
 	"github.com/atoll-sandbox/atoll/atolltest"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
 )
 
 func TestMain(m *testing.M) {
 	// A directory that vfs.Host no longer needs is closed by its finalizer, whenever that runs.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("runtime.runFinalizers"))
+	goleak.VerifyTestMain(withHelpers{m}, goleak.IgnoreAnyFunction("runtime.runFinalizers"))
 }
+
+// withHelpers runs tests with the helpers, in the real tier.
+type withHelpers struct{ m *testing.M }
+
+// Run runs the tests.
+func (w withHelpers) Run() int { return helpertest.Main(w.m) }
 
 func TestInMemory(t *testing.T) { atolltest.Run(t, virtual.New()) }
 

@@ -1,5 +1,5 @@
 // Package helper finds the small static programs that atoll runs as separate processes:
-// atoll-guest, atoll-egress, atoll-sftp and atoll-tool.
+// atoll-guest, atoll-egress, atoll-sftp, atoll-tool and atoll-worker.
 package helper
 
 import (

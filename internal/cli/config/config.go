@@ -134,6 +134,8 @@ var Keys = []key{
 	{Name: "terminal.shell", Form: formText, Help: "shell of projects' terminals (default: bash, else the user's shell)"},
 	{Name: "terminal.provider", Form: formProvider, Help: "page of 'atoll attach --web': builtin or zellij (default builtin)"},
 
+	{Name: "virtual.seal", Form: formSwitch, def: "true", Help: "run virtual sandboxes of a server's other users in sealed processes"},
+
 	{Name: "docker.host", Form: formText, Help: "Docker's or Podman's engine: unix:///PATH, tcp://HOST:PORT or ssh://USER@HOST (default: as docker itself finds it)"},
 
 	{Name: "microvm.qemu", Form: formPath, Help: "program of QEMU (default: qemu-system-x86_64 in $PATH)"},

@@ -1,0 +1,538 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/wire"
+)
+
+// Sealed is the runtime (Spec.Runtime) of a sandbox in a process of its own, which can't make system
+// calls but those that compute.
+const Sealed = "sealed"
+
+// sealedIsolation names the isolation of a sealed sandbox.
+const sealedIsolation = "sealed process"
+
+// sealedSandbox is a sandbox in a worker. Its methods may be called from many goroutines at once.
+type sealedSandbox struct {
+	guest.ServedSandbox // link
+
+	d       *Driver
+	id      string
+	spec    atoll.Spec
+	created time.Time
+	dir     *directory // nil: it is in the worker's memory only
+	link    guest.Link
+
+	storing sync.Mutex // held while dir is used
+
+	mu        sync.Mutex
+	worker    *workerProcess        // guarded by mu, as all below; the newest; nil: none was needed yet
+	begun     bool                  // a worker has made it
+	exists    bool                  // it is stored
+	forked    *savedState           // what it begins with; nil: the image
+	scratch   string                // host directory with forked, if the sandbox is not stored
+	forks     map[string]*directory // places of forks that are being made
+	destroyed bool
+}
+
+var (
+	_ atoll.Sandbox          = (*sealedSandbox)(nil)
+	_ atoll.DirFS            = (*sealedSandbox)(nil)
+	_ atoll.Stopper          = (*sealedSandbox)(nil)
+	_ atoll.Pauser           = (*sealedSandbox)(nil)
+	_ atoll.Snapshotter      = (*sealedSandbox)(nil)
+	_ atoll.SnapshotKeeper   = (*sealedSandbox)(nil)
+	_ atoll.Forker           = (*sealedSandbox)(nil)
+	_ atoll.Meter            = (*sealedSandbox)(nil)
+	_ atoll.Historian        = (*sealedSandbox)(nil)
+	_ atoll.Watcher          = (*sealedSandbox)(nil)
+	_ atoll.Terminals        = (*sealedSandbox)(nil)
+	_ atoll.TerminalAttacher = (*sealedSandbox)(nil)
+)
+
+// isSealed reports whether a sandbox with this spec gets a worker.
+func (d *Driver) isSealed(spec *atoll.Spec) bool {
+	return spec.Runtime == Sealed || d.SealOthers && spec.Owner != atoll.Owner{} && spec.Owner != atoll.Local
+}
+
+// createSealed creates a sandbox in a worker. from, if not nil, saves the state with which it begins.
+func (d *Driver) createSealed(ctx context.Context, id string, spec atoll.Spec, from func(*directory) (*savedState, error)) (_ *sealedSandbox, err error) {
+	if len(d.Extensions) > 0 {
+		return nil, fmt.Errorf("runtime %s: %w with commands that are functions of this process", Sealed, atoll.ErrUnsupported)
+	}
+	spec.Runtime = Sealed
+	s := d.newSealed(id, spec, nil)
+	s.created = d.currentTime()
+	place, err := s.makePlace(from != nil)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.discard(place))
+		}
+	}()
+	if from != nil {
+		if s.forked, err = from(place); err != nil {
+			return nil, err
+		}
+	}
+	s.dir = place
+	if err := s.startFirst(ctx); err != nil {
+		return nil, err
+	}
+	if d.Dir != "" {
+		s.exists = true
+		if err := place.publish(id); err != nil {
+			return nil, err
+		}
+	}
+	d.registerSealed(s)
+	return s, nil
+}
+
+// startFirst waits until the first worker has made the sandbox. The workers that have waited for one
+// may have ended: then others are tried.
+func (s *sealedSandbox) startFirst(ctx context.Context) error {
+	for try := 0; ; try++ {
+		err := s.link.Call(ctx, "create", guest.OpReady, nil, nil)
+		s.mu.Lock()
+		s.begun = err == nil
+		unlucky := s.worker.wasUnlucky()
+		s.mu.Unlock()
+		if err == nil || !unlucky || try == spareWorkers {
+			return err
+		}
+	}
+}
+
+// makePlace makes the directory in which a new sandbox is stored. Without a Dir of the driver a fork
+// gets a temporary one, for what it begins with, others none.
+func (s *sealedSandbox) makePlace(fork bool) (*directory, error) {
+	if s.d.Dir != "" {
+		return createDirectory(s.d.Dir, s.id)
+	}
+	if !fork {
+		return nil, nil
+	}
+	tmp, err := os.MkdirTemp("", "atoll-fork-")
+	if err != nil {
+		return nil, err
+	}
+	s.scratch = tmp
+	return &directory{path: tmp}, nil
+}
+
+// discard ends and removes what could not be created.
+func (s *sealedSandbox) discard(place *directory) error {
+	s.mu.Lock()
+	s.destroyed = true
+	w := s.worker
+	s.mu.Unlock()
+	s.link.Disconnect()
+	if w != nil {
+		w.kill()
+	}
+	if s.scratch != "" {
+		return os.RemoveAll(s.scratch)
+	}
+	if place == nil {
+		return nil
+	}
+	return place.discard()
+}
+
+// newSealed returns a sandbox without a worker.
+func (d *Driver) newSealed(id string, spec atoll.Spec, dir *directory) *sealedSandbox {
+	s := &sealedSandbox{d: d, id: id, spec: spec, dir: dir}
+	s.link = guest.Link{
+		ID: id, Connect: s.connect, ExplainError: s.explainEnd,
+		// The worker completes commands; these timeouts only bound a worker that does not answer.
+		Spec: atoll.Spec{Timeouts: atoll.Timeouts{Exec: specTimeout(spec), Transfer: spec.Timeouts.Transfer}},
+	}
+	s.ServedSandbox = &s.link
+	return s
+}
+
+// specTimeout returns the timeout of the commands of a sandbox.
+func specTimeout(spec atoll.Spec) time.Duration {
+	if spec.Timeouts.Exec != 0 {
+		return spec.Timeouts.Exec
+	}
+	return DefaultTimeout
+}
+
+func (d *Driver) registerSealed(s *sealedSandbox) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sealed == nil {
+		d.sealed = make(map[string]*sealedSandbox)
+	}
+	d.sealed[s.id] = s
+}
+
+// connect gives the sandbox a worker, and returns the connection on which it serves.
+func (s *sealedSandbox) connect(ctx context.Context) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.destroyed {
+		return nil, fmt.Errorf("%w: it was destroyed", atoll.ErrNotFound)
+	}
+	if s.begun && !s.exists {
+		return nil, fmt.Errorf("%w: what the sandbox was is lost: %w", atoll.ErrUnavailable, s.worker.reason())
+	}
+	network, err := newNetwork(s.spec.Network)
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.d.workers.take(ctx, s.d)
+	if err != nil {
+		return nil, err
+	}
+	if s.worker != nil {
+		s.releaseLock()
+	}
+	s.worker = w
+	config := workerConfig{
+		ID: s.id, Spec: withoutSecrets(s.spec), Stored: s.d.Dir != "", Exists: s.exists, Forked: s.forked, Created: s.created,
+		Policy: s.d.Policy != nil, Network: network != nil, Memory: workerMemory(s.spec),
+	}
+	return w.assign(config, &workerHost{s: s, network: network, worker: w})
+}
+
+// releaseLock releases the lock of a worker that has ended.
+func (s *sealedSandbox) releaseLock() {
+	s.storing.Lock()
+	defer s.storing.Unlock()
+	if s.dir != nil && s.dir.locked != nil {
+		_ = s.dir.unlock() // closing the file unlocks it
+	}
+}
+
+// withoutSecrets returns a spec without what only this process may know.
+func withoutSecrets(spec atoll.Spec) atoll.Spec {
+	spec.Network.Headers = nil
+	spec.Mounts = slices.Clone(spec.Mounts)
+	spec.Progress = nil
+	return spec
+}
+
+// workerMargin is what a worker can allocate besides the memory and the files of its sandbox: what
+// the Go runtime has not collected yet.
+const workerMargin = 96 << 20
+
+// workerMemory returns the hard limit of a worker's memory in bytes; 0: none.
+func workerMemory(spec atoll.Spec) int64 {
+	if spec.Limits.Memory < 0 || spec.Limits.Disk < 0 {
+		return 0
+	}
+	n := memoryOf(spec)
+	return n + n/4 + workerMargin
+}
+
+// explainEnd adds to the error of a worker that does not answer why it has ended.
+func (s *sealedSandbox) explainEnd(ctx context.Context, err error) error {
+	s.mu.Lock()
+	w := s.worker
+	s.mu.Unlock()
+	if w == nil {
+		return err
+	}
+	t := time.NewTimer(2 * time.Second) // its connections have ended: so will the process
+	defer t.Stop()
+	select {
+	case <-w.ended:
+	case <-t.C:
+		return err
+	case <-ctx.Done():
+		return err
+	}
+	return w.reason()
+}
+
+// ID returns the sandbox's identifier.
+func (s *sealedSandbox) ID() string { return s.id }
+
+// Status returns the state of the sandbox now. It does not start a worker.
+func (s *sealedSandbox) Status(ctx context.Context) (atoll.Status, error) {
+	s.mu.Lock()
+	w, destroyed, exists := s.worker, s.destroyed, s.exists
+	s.mu.Unlock()
+	var st atoll.Status
+	switch {
+	case destroyed:
+		return st, s.wrapError("status", fmt.Errorf("%w: it was destroyed", atoll.ErrNotFound))
+	case exists:
+		r, err := s.dir.readRecord()
+		if err != nil {
+			return st, s.wrapError("status", err)
+		}
+		return sandboxStatus(r.ID, r.Spec, r.Created, r.Active, sandboxState(r.Stopped, r.Paused)), nil
+	case w.hasEnded():
+		st = sandboxStatus(s.id, s.spec, s.created, s.created, atoll.Failed)
+		st.Conditions = []atoll.Condition{{Type: "ready", Reason: "lost", Message: w.reason().Error(), Since: w.endTime()}}
+		return st, nil
+	}
+	err := s.call(ctx, "status", opStatus, nil, &st)
+	st.ID, st.Name, st.Driver, st.Labels, st.Isolation = s.id, s.spec.Name, "virtual", s.spec.Labels, sealedIsolation // whatever the worker says
+	return st, err
+}
+
+// call runs an operation of the worker.
+func (s *sealedSandbox) call(ctx context.Context, verb string, op guest.Op, question, value any) error {
+	if question == nil {
+		question = nameQuestion{}
+	}
+	return s.link.Call(ctx, verb, op, question, value)
+}
+
+func (s *sealedSandbox) wrapError(op string, err error) error {
+	var e *atoll.Error
+	if err == nil || errors.As(err, &e) {
+		return err
+	}
+	return &atoll.Error{Op: op, ID: s.id, Err: err}
+}
+
+// Destroy ends the worker and removes the sandbox. Destroying it twice is not an error.
+func (s *sealedSandbox) Destroy(context.Context) error {
+	s.mu.Lock()
+	first := !s.destroyed
+	s.destroyed = true
+	w := s.worker
+	s.mu.Unlock()
+	s.link.Disconnect()
+	if w != nil {
+		w.kill()
+	}
+	if !first {
+		return nil
+	}
+	s.d.mu.Lock()
+	if s.d.sealed[s.id] == s {
+		delete(s.d.sealed, s.id)
+	}
+	s.d.mu.Unlock()
+	s.storing.Lock()
+	defer s.storing.Unlock()
+	var err error
+	switch {
+	case s.scratch != "":
+		err = os.RemoveAll(s.scratch)
+	case s.dir != nil:
+		if s.dir.locked != nil {
+			_ = s.dir.unlock() // closing it unlocks it
+		}
+		err = s.dir.remove()
+	}
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return s.wrapError("destroy", err)
+}
+
+// close ends the worker.
+func (s *sealedSandbox) close() {
+	s.mu.Lock()
+	w := s.worker
+	s.mu.Unlock()
+	s.link.Disconnect()
+	if w != nil {
+		w.kill()
+	}
+}
+
+// Stop ends all processes and refuses commands until Start. Files, session and snapshots remain.
+func (s *sealedSandbox) Stop(ctx context.Context) error { return s.call(ctx, "stop", opStop, nil, nil) }
+
+// Start lets commands run again.
+func (s *sealedSandbox) Start(ctx context.Context) error {
+	return s.call(ctx, "start", opStart, nil, nil)
+}
+
+// Pause stops every process of the sandbox and refuses commands until Resume.
+func (s *sealedSandbox) Pause(ctx context.Context) error {
+	return s.call(ctx, "pause", opPause, nil, nil)
+}
+
+// Resume lets the processes continue.
+func (s *sealedSandbox) Resume(ctx context.Context) error {
+	return s.call(ctx, "resume", opResume, nil, nil)
+}
+
+// Snapshot saves the current state.
+func (s *sealedSandbox) Snapshot(ctx context.Context, name string) (info atoll.SnapshotInfo, err error) {
+	err = s.call(ctx, "snapshot", opSnapshot, nameQuestion{Name: name}, &info)
+	return info, err
+}
+
+// Restore resets files and session to a snapshot.
+func (s *sealedSandbox) Restore(ctx context.Context, key string) error {
+	return s.call(ctx, "restore", opRestore, nameQuestion{Name: key}, nil)
+}
+
+// Snapshots returns the snapshots, oldest first.
+func (s *sealedSandbox) Snapshots(ctx context.Context) (list []atoll.SnapshotInfo, err error) {
+	err = s.call(ctx, "list snapshots", opSnapshots, nil, &list)
+	return list, err
+}
+
+// RemoveSnapshot removes a snapshot, by id or name.
+func (s *sealedSandbox) RemoveSnapshot(ctx context.Context, key string) error {
+	return s.call(ctx, "remove snapshot", opRemoveSnapshot, nameQuestion{Name: key}, nil)
+}
+
+// Stats returns the resources that the sandbox uses now.
+func (s *sealedSandbox) Stats(ctx context.Context) (st atoll.Stats, err error) {
+	err = s.call(ctx, "stats", opStats, nil, &st)
+	return st, err
+}
+
+// History returns the newest commands, oldest first.
+func (s *sealedSandbox) History(ctx context.Context) (list []atoll.Result, err error) {
+	err = s.call(ctx, "history", opHistory, nil, &list)
+	return list, err
+}
+
+// Execute runs shell text in the sandbox's persistent shell and returns its result, as
+// [Sandbox.Execute] does.
+func (s *sealedSandbox) Execute(ctx context.Context, command string) (atoll.Result, error) {
+	return atoll.Execute(ctx, s, command)
+}
+
+// Complete returns completions of a word, as [Sandbox.Complete] does.
+func (s *sealedSandbox) Complete(ctx context.Context, line string, pos int) (start int, list []string) {
+	c := completion{Line: line, At: pos}
+	if s.link.Call(ctx, "complete", opComplete, c, &c) != nil {
+		return pos, nil
+	}
+	return c.At, c.Words
+}
+
+// Fork creates a sandbox that starts as this one is now, or was at a snapshot, in a worker of its own.
+func (s *sealedSandbox) Fork(ctx context.Context, key string, spec atoll.Spec) (atoll.Sandbox, error) {
+	fork, err := s.forkSandbox(ctx, key, spec)
+	if err != nil {
+		return nil, s.wrapError("fork", err)
+	}
+	return fork, nil
+}
+
+func (s *sealedSandbox) forkSandbox(ctx context.Context, key string, spec atoll.Spec) (*sealedSandbox, error) {
+	if len(spec.Mounts) > 0 && !slices.Equal(spec.Mounts, s.spec.Mounts) {
+		return nil, fmt.Errorf("%w: mounts: a fork has the mounts of the sandbox that it is forked from", atoll.ErrInvalid)
+	}
+	spec = inheritSpec(spec, s.spec)
+	if err := check(&spec); err != nil {
+		return nil, err
+	}
+	id, err := s.d.chooseID(spec)
+	if err != nil {
+		return nil, err
+	}
+	return s.d.createSealed(ctx, id, spec, func(place *directory) (*savedState, error) {
+		s.mu.Lock()
+		if s.forks == nil {
+			s.forks = make(map[string]*directory)
+		}
+		s.forks[id] = place
+		s.mu.Unlock()
+		defer func() {
+			s.mu.Lock()
+			delete(s.forks, id)
+			s.mu.Unlock()
+		}()
+		var saved savedState
+		err := s.call(ctx, "fork", opFork, nameQuestion{Name: key, Fork: id}, &saved)
+		return &saved, err
+	})
+}
+
+// workerHost answers the calls of a worker.
+type workerHost struct {
+	s       *sealedSandbox
+	worker  *workerProcess
+	network *network // nil: none
+}
+
+// server returns the answers to all calls but callStart.
+func (h *workerHost) server() *guest.CallServer {
+	calls := guest.Calls{
+		callFailed: func(_ context.Context, q *guest.Request) (any, error) {
+			var p wire.Problem
+			if err := q.DecodeBody(&p); err != nil {
+				return nil, err
+			}
+			h.worker.setFailure(p.Err())
+			return nil, nil
+		},
+		callPolicy: func(ctx context.Context, q *guest.Request) (any, error) {
+			var c policyCall
+			if err := q.DecodeBody(&c); err != nil {
+				return nil, err
+			}
+			return nil, h.s.d.Policy(ctx, c.Call)
+		},
+	}
+	for _, op := range placeCalls {
+		calls[op] = func(ctx context.Context, q *guest.Request) (any, error) {
+			var c placeCall
+			if err := q.DecodeBody(&c); err != nil {
+				return nil, err
+			}
+			return h.answerPlace(ctx, op, &c)
+		}
+	}
+	streams := map[guest.Op]func(context.Context, *guest.Request) (func(net.Conn), error){
+		callRequest: func(_ context.Context, q *guest.Request) (func(net.Conn), error) {
+			var to requestTarget
+			if err := q.DecodeBody(&to); err != nil {
+				return nil, err
+			}
+			if h.network == nil {
+				return nil, fmt.Errorf("%w: the sandbox has no network", atoll.ErrDenied)
+			}
+			return func(conn net.Conn) { h.network.forwardRequest(to, conn) }, nil
+		},
+	}
+	return &guest.CallServer{Calls: calls, Streams: streams}
+}
+
+var _ io.Writer = (*endOfText)(nil)
+
+// endOfText keeps the end of what is written.
+type endOfText struct {
+	mu   sync.Mutex
+	text []byte // guarded by mu
+}
+
+// maxEndOfText is the largest number of bytes that endOfText keeps.
+const maxEndOfText = 8 << 10
+
+// Write adds text.
+func (e *endOfText) Write(b []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.text = append(e.text, b[max(0, len(b)-maxEndOfText):]...)
+	if len(e.text) > maxEndOfText {
+		e.text = slices.Clone(e.text[len(e.text)-maxEndOfText:])
+	}
+	return len(b), nil
+}
+
+func (e *endOfText) String() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return string(e.text)
+}

@@ -1,0 +1,227 @@
+package virtual_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/atolltest"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
+	"golang.org/x/sys/unix"
+)
+
+// sealing is a driver that seals every sandbox.
+type sealing struct{ *virtual.Driver }
+
+// Create creates a sealed sandbox.
+func (s sealing) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
+	if spec.Runtime == "" {
+		spec.Runtime = virtual.Sealed
+	}
+	return s.Driver.Create(ctx, spec)
+}
+
+// Probe returns the features of sealed sandboxes.
+func (s sealing) Probe(ctx context.Context) (atoll.Features, error) {
+	f, err := s.Driver.Probe(ctx)
+	f.Isolation = "sealed process"
+	return f, err
+}
+
+// newSealing returns a driver whose workers end with the test.
+func newSealing(t testing.TB, dir string) sealing {
+	t.Helper()
+	testenv.Real(t, "sealed")
+	d := &virtual.Driver{Dir: dir}
+	t.Cleanup(func() { _ = d.Close() })
+	return sealing{d}
+}
+
+func TestSealedInMemory(t *testing.T) { atolltest.Run(t, newSealing(t, "")) }
+
+func TestSealedKept(t *testing.T) { atolltest.Run(t, newSealing(t, t.TempDir())) }
+
+func BenchmarkSealed(b *testing.B) { atolltest.Bench(b, newSealing(b, "")) }
+
+// mustCreate creates a sandbox that the test destroys.
+func mustCreate(t testing.TB, d atoll.Driver, spec atoll.Spec) atoll.Sandbox {
+	t.Helper()
+	s, err := d.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Destroy(context.WithoutCancel(t.Context())) })
+	return s
+}
+
+// mustPrint runs shell text and returns its output.
+func mustPrint(t testing.TB, s atoll.Sandbox, text string) string {
+	t.Helper()
+	exit, err := s.Exec(t.Context(), atoll.Cmd{Shell: text, Session: true})
+	if err != nil || exit.Code != 0 {
+		t.Fatalf("%s: %d %v: %s", text, exit.Code, err, exit.Stderr)
+	}
+	return string(exit.Stdout)
+}
+
+// listWorkers returns the process ids of the workers that this process has started.
+func listWorkers(t testing.TB) (pids []int) {
+	t.Helper()
+	children, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range children {
+		b, _ := os.ReadFile(name) // a thread may have ended
+		for _, word := range strings.Fields(string(b)) {
+			pid, _ := strconv.Atoi(word)
+			comm, _ := os.ReadFile("/proc/" + word + "/comm")
+			if strings.TrimSpace(string(comm)) == "atoll-worker" {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// killWorkers kills all workers: those with sandboxes, and those that wait for one.
+func killWorkers(t testing.TB) {
+	t.Helper()
+	pids := listWorkers(t)
+	if len(pids) == 0 {
+		t.Fatal("there are no workers")
+	}
+	for _, pid := range pids {
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	testenv.WaitFor(t, "the end of the workers", func() bool {
+		return !slices.ContainsFunc(listWorkers(t), func(pid int) bool { return slices.Contains(pids, pid) })
+	})
+}
+
+func TestCrashedWorkerOpensAgain(t *testing.T) {
+	d := newSealing(t, t.TempDir())
+	s := mustCreate(t, d, atoll.Spec{})
+	mustPrint(t, s, "echo saved > /f; x=kept")
+	killWorkers(t)
+	var out string
+	for range 2 { // the first may not have seen the end of the connection
+		exit, err := s.Exec(t.Context(), atoll.Cmd{Shell: "cat /f; echo $x", Session: true})
+		if err != nil && !errors.Is(err, atoll.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		out = string(exit.Stdout)
+	}
+	if out != "saved\nkept\n" {
+		t.Errorf("after the crash: %q", out)
+	}
+}
+
+func TestCrashEndsOneSandbox(t *testing.T) {
+	d := newSealing(t, "")
+	s := mustCreate(t, d, atoll.Spec{})
+	mustPrint(t, s, "true")
+	killWorkers(t)
+	other := mustCreate(t, d, atoll.Spec{})
+	if got := mustPrint(t, other, "echo fine"); got != "fine\n" {
+		t.Errorf("the other sandbox: %q", got)
+	}
+	var err error
+	for range 2 {
+		_, err = s.Exec(t.Context(), atoll.Cmd{Shell: "true"})
+	}
+	if !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), "lost") {
+		t.Errorf("a command in the lost sandbox: %v", err)
+	}
+	st, err := s.Status(t.Context())
+	if err != nil || st.State != atoll.Failed || len(st.Conditions) != 1 || st.Conditions[0].Message == "" {
+		t.Errorf("its status: %+v, %v", st, err)
+	}
+}
+
+func TestSealedMemoryIsLimited(t *testing.T) {
+	d := newSealing(t, "")
+	mustCreate(t, d, atoll.Spec{Limits: atoll.Resources{Memory: 32 << 20, Disk: 16 << 20}})
+	var limited int
+	for _, pid := range listWorkers(t) {
+		var l unix.Rlimit
+		if err := unix.Prlimit(pid, unix.RLIMIT_DATA, nil, &l); err != nil {
+			t.Fatal(err)
+		}
+		if l.Max < 400<<20 {
+			limited++
+		}
+	}
+	if limited != 1 {
+		t.Errorf("%d of the workers have a limit of memory, want 1: the others wait for a sandbox", limited)
+	}
+}
+
+func TestSealedHasNoSecrets(t *testing.T) {
+	const secret = "Bearer 123456789abcdef"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprint(w, r.Method, " ", r.URL.Path, " ", r.Header.Get("Authorization") == secret)
+	}))
+	defer server.Close()
+	host := server.Listener.Addr().String()
+	d := newSealing(t, "")
+	s := mustCreate(t, d, atoll.Spec{Network: atoll.Network{
+		Allow: []string{host}, Headers: []atoll.Header{{Host: host, Name: "Authorization", Value: secret}},
+	}})
+	if got := mustPrint(t, s, "curl -s http://"+host+"/path"); got != "GET /path true" {
+		t.Errorf("curl: %q", got)
+	}
+	if got := mustPrint(t, s, "curl -s http://127.0.0.1:1/ || echo refused"); got != "refused\n" {
+		t.Errorf("curl to another port: %q", got)
+	}
+	for _, pid := range listWorkers(t) {
+		if searchMemory(t, pid, secret[len("Bearer "):]) {
+			t.Errorf("the memory of worker %d has the secret", pid)
+		}
+	}
+}
+
+// searchMemory reports whether the writable memory of a process has a text.
+func searchMemory(t *testing.T, pid int, text string) bool {
+	t.Helper()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if err != nil {
+		testenv.Skip(t, "root", "the memory of a worker can't be read: %v", err)
+	}
+	defer mem.Close()
+	var found int
+	for line := range strings.Lines(string(maps)) {
+		var from, to int64
+		var rights string
+		if n, _ := fmt.Sscanf(line, "%x-%x %s", &from, &to, &rights); n != 3 || !strings.HasPrefix(rights, "rw") {
+			continue
+		}
+		b := make([]byte, to-from)
+		n, _ := mem.ReadAt(b, from) // pages that were never used can't be read
+		found += n
+		if bytes.Contains(b[:n], []byte(text)) {
+			return true
+		}
+	}
+	if found == 0 {
+		t.Fatal("nothing of the memory could be read")
+	}
+	return false
+}

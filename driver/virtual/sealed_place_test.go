@@ -1,0 +1,115 @@
+package virtual
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/vfs"
+)
+
+// newHost returns what answers the calls of a worker, for a stored sandbox whose worker is the test.
+func newHost(t *testing.T, spec atoll.Spec) *workerHost {
+	t.Helper()
+	d := &Driver{Dir: t.TempDir()}
+	spec.Runtime = Sealed
+	s := d.newSealed("s1", spec, nil)
+	dir, err := createDirectory(d.Dir, "s1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.dir, s.exists = dir, true
+	if err := dir.publish("s1"); err != nil {
+		t.Fatal(err)
+	}
+	return &workerHost{s: s}
+}
+
+// TestWorkerCannotChangeItsSpec lets a worker that was taken over save another spec, with which it
+// would be opened again.
+func TestWorkerCannotChangeItsSpec(t *testing.T) {
+	h := newHost(t, atoll.Spec{Name: "one"})
+	key := vfs.Key(sha256.Sum256(nil)).String()
+	hostile := record{ID: "s2", Tree: key, Session: key, Spec: atoll.Spec{
+		Name: "two", Mounts: []atoll.Mount{{Source: "/", Target: "/host"}}, Network: atoll.Network{Mode: atoll.NetworkOpen},
+	}}
+	if _, err := h.answerPlace(t.Context(), callWrite, &placeCall{New: &hostile}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := h.s.dir.readRecord()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.ID != "s1" || r.Spec.Name != "one" || r.Spec.Runtime != Sealed || len(r.Spec.Mounts) > 0 || r.Spec.Network.Mode != "" {
+		t.Errorf("the record is now %+v", r)
+	}
+}
+
+// TestWorkerReadsNoSecrets lets a worker read its record.
+func TestWorkerReadsNoSecrets(t *testing.T) {
+	const secret = "123456789abcdef"
+	h := newHost(t, atoll.Spec{Network: atoll.Network{Headers: []atoll.Header{{Host: "example.com", Name: "Authorization", Value: secret}}}})
+	key := vfs.Key(sha256.Sum256(nil)).String()
+	if _, err := h.answerPlace(t.Context(), callWrite, &placeCall{New: &record{Tree: key, Session: key}}); err != nil {
+		t.Fatal(err)
+	}
+	a, err := h.answerPlace(t.Context(), callRecord, &placeCall{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(a.Old.Spec.Network.Headers) > 0 {
+		t.Errorf("the worker reads %+v", a.Old.Spec.Network)
+	}
+	if stored, err := h.s.dir.readRecord(); err != nil || stored.Spec.Network.Headers[0].Value != secret {
+		t.Errorf("the secret is lost: %v, %+v", err, stored.Spec.Network)
+	}
+}
+
+func TestWorkerReachesOnlyItsPlace(t *testing.T) {
+	h := newHost(t, atoll.Spec{})
+	data := []byte("content")
+	key := vfs.Key(sha256.Sum256(data)).String()
+	for name, bad := range map[string]struct {
+		call placeCall
+		op   string
+	}{
+		"fork of another":    {placeCall{Fork: "s2", Key: key}, string(callGet)},
+		"path as a key":      {placeCall{Key: "../../../../etc/passwd"}, string(callGet)},
+		"path as a blob":     {placeCall{Key: "../x", Data: data}, string(callPut)},
+		"other content":      {placeCall{Key: key, Data: []byte("other")}, string(callPut)},
+		"unlocking":          {placeCall{}, string(callUnlock)},
+		"record without key": {placeCall{New: &record{Tree: "x"}}, string(callWrite)},
+		"no record":          {placeCall{}, string(callWrite)},
+		"unknown call":       {placeCall{}, "destroy"},
+	} {
+		if a, err := h.answerPlace(t.Context(), guest.Op(bad.op), &bad.call); err == nil {
+			t.Errorf("%s: answered %+v", name, a)
+		}
+	}
+	if _, err := h.answerPlace(t.Context(), callPut, &placeCall{Key: key, Data: data}); err != nil {
+		t.Errorf("storing a blob: %v", err)
+	}
+}
+
+func TestWorkerLocksOnce(t *testing.T) {
+	h := newHost(t, atoll.Spec{})
+	if _, err := h.answerPlace(t.Context(), callLock, &placeCall{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.answerPlace(t.Context(), callLock, &placeCall{}); !errors.Is(err, atoll.ErrState) {
+		t.Errorf("locking twice: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	other := &directory{path: h.s.dir.path}
+	if err := other.lock(ctx); err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("the lock of another process: %v", err)
+	}
+	if _, err := h.answerPlace(t.Context(), callUnlock, &placeCall{}); err != nil {
+		t.Error(err)
+	}
+}
