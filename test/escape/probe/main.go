@@ -17,6 +17,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/atoll-sandbox/atoll/internal/isolation/seal"
 )
 
 // Exit codes of an attack.
@@ -42,8 +44,11 @@ func main() {
 		os.Exit(bad)
 	}
 	name := os.Args[2]
-	if name == "weak" {
+	switch name {
+	case "weak":
 		os.Exit(runWeak())
+	case "sealed":
+		name = sealSelf()
 	}
 	a, ok := listAttacks()[name]
 	if !ok {
@@ -61,6 +66,23 @@ func main() {
 	}
 	fmt.Fprintf(os.Stdout, "held: %v\n", err)
 	os.Exit(held)
+}
+
+// sealSelf makes this process like the worker of a sealed sandbox that keeps a directory, and
+// returns the attack that was asked for: sealed DIR ATTACK [ARGUMENT…].
+func sealSelf() (name string) {
+	dir := stringArgument(0)
+	name = stringArgument(1)
+	os.Args = append(os.Args[:2:2], os.Args[4:]...)
+	o := seal.Options{Memory: 256 << 20}
+	if dir != "" {
+		o.Dirs = []seal.Dir{{Source: dir}}
+	}
+	if err := seal.Process(o); err != nil {
+		fmt.Fprintf(os.Stderr, "probe: sealing: %v\n", err)
+		os.Exit(bad)
+	}
+	return name
 }
 
 // checkNotHost returns an error in the mount namespace of the host, whose name is host.
