@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -143,6 +144,7 @@ func TestServerStopped(t *testing.T) {
 			clustertest.Tool(t, "start", "apiserver")
 		}
 	})
+	var wg sync.WaitGroup // at once: components that have lost the server wait the longer for it, the longer it is away
 	for op, f := range map[string]func(context.Context) error{
 		"create": func(ctx context.Context) error {
 			_, err := d.Create(ctx, atoll.Spec{Timeouts: atoll.Timeouts{Create: time.Second}})
@@ -152,13 +154,16 @@ func TestServerStopped(t *testing.T) {
 		"open":   func(ctx context.Context) error { _, err := d.Open(ctx, sb.ID()); return err },
 		"status": func(ctx context.Context) error { _, err := sb.Status(ctx); return err },
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-		err := f(ctx)
-		cancel()
-		if !errors.Is(err, atoll.ErrUnavailable) && !errors.Is(err, atoll.ErrTimeout) || errors.Is(err, atoll.ErrNotFound) {
-			t.Errorf("%s: %v", op, err)
-		}
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			err := f(ctx)
+			if !errors.Is(err, atoll.ErrUnavailable) && !errors.Is(err, atoll.ErrTimeout) || errors.Is(err, atoll.ErrNotFound) {
+				t.Errorf("%s: %v", op, err)
+			}
+		})
 	}
+	wg.Wait()
 	clustertest.Tool(t, "start", "apiserver")
 	back = true
 	waitForAnswer(t, sb)
