@@ -169,6 +169,9 @@ func (l *Link) startDownload(ctx context.Context, verb string, op Op, name strin
 	if err != nil {
 		return nil, l.wrapError(verb, err)
 	}
+	if op == OpExport {
+		r.Limit = max(l.Spec.Limits.Disk, 0)
+	}
 	ctx, cancel := l.withTransferTimeout(ctx)
 	var d *download
 	err = l.runOp(ctx, verb, func(c *Client) (err error) {

@@ -64,9 +64,9 @@ func (s *Server) handleCall(f func(w *walker, name string, perm fs.FileMode) (an
 
 // handleDownload returns the handler of an operation that sends bytes. begin opens the file and
 // returns a function that sends it.
-func (s *Server) handleDownload(begin func(w *walker, name string) (func(ctx context.Context, d *dataWriter) error, error)) handler {
+func (s *Server) handleDownload(begin func(w *walker, name string, r fileRequest) (func(ctx context.Context, d *dataWriter) error, error)) handler {
 	return func(ctx context.Context, _ *host, st *yamux.Stream, q *Request) {
-		_, name, err := parseFileRequest(q)
+		r, name, err := parseFileRequest(q)
 		var w *walker
 		if err == nil {
 			w, err = s.newWalker()
@@ -76,7 +76,7 @@ func (s *Server) handleDownload(begin func(w *walker, name string) (func(ctx con
 			return
 		}
 		defer w.close()
-		send, err := begin(w, name)
+		send, err := begin(w, name, r)
 		if err = wrapPathError(name, err); err != nil {
 			sendAnswer(st, err)
 			return
@@ -160,7 +160,7 @@ func wantRegular(st *unix.Stat_t) error {
 }
 
 // readFile opens a file and returns the function that sends it.
-func (s *Server) readFile(w *walker, name string) (func(context.Context, *dataWriter) error, error) {
+func (s *Server) readFile(w *walker, name string, _ fileRequest) (func(context.Context, *dataWriter) error, error) {
 	base, err := w.walkTo(name, asTarget)
 	if err != nil {
 		return nil, err
@@ -433,7 +433,7 @@ func fileModeOf(m uint32) fs.FileMode {
 }
 
 // listDir opens a directory and returns the function that sends its entries, in no order.
-func (s *Server) listDir(w *walker, name string) (func(context.Context, *dataWriter) error, error) {
+func (s *Server) listDir(w *walker, name string, _ fileRequest) (func(context.Context, *dataWriter) error, error) {
 	if _, err := w.walkTo(name, asDirectory); err != nil {
 		return nil, err
 	}

@@ -38,8 +38,9 @@ const maxData = maxFrame - 128
 
 // fileRequest names a file. Names are bytes, since not all names are UTF-8.
 type fileRequest struct {
-	Path []byte      `json:"path"`
-	Perm fs.FileMode `json:"perm,omitempty"`
+	Path  []byte      `json:"path"`
+	Perm  fs.FileMode `json:"perm,omitempty"`
+	Limit int64       `json:"limit,omitempty"` // of an export: bytes of files that change meanwhile; 0: no limit
 }
 
 // fileInfo describes a file.

@@ -4,15 +4,19 @@ import (
 	"archive/tar"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"path"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/sparse"
 )
 
 // exportTar opens a file or directory and returns the function that sends it as tar.
-func (s *Server) exportTar(w *walker, name string) (func(context.Context, *dataWriter) error, error) {
+func (s *Server) exportTar(w *walker, name string, r fileRequest) (func(context.Context, *dataWriter) error, error) {
 	base, err := w.walkTo(name, asTarget)
 	if err != nil {
 		return nil, err
@@ -25,7 +29,10 @@ func (s *Server) exportTar(w *walker, name string) (func(context.Context, *dataW
 	if name == "/" {
 		top = "."
 	}
-	x := &exporter{w: w, links: make(map[inode]string)}
+	x := &exporter{w: w, links: make(map[inode]string), limit: r.Limit, left: r.Limit}
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &x.start); err != nil {
+		return nil, err
+	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
 		if base != "." {
@@ -59,6 +66,13 @@ type exporter struct {
 	tw    *tar.Writer
 	buf   []byte
 	links map[inode]string // first exported name of each file with several names
+
+	// What was there at the start is exported once, and bounded by the disk that it is on. What
+	// appears later could be the same files under other names: it is charged.
+	limit int64         // bytes that may be charged; 0: no limit
+	left  int64         // the rest of limit
+	start unix.Timespec // of the export, by the clock of file times
+	fresh bool          // the current directory is below one that was moved or created since
 }
 
 type inode struct{ dev, ino uint64 }
@@ -81,8 +95,8 @@ var tarTypes = map[uint32]byte{
 	unix.S_IFDIR: tar.TypeDir, unix.S_IFREG: tar.TypeReg, unix.S_IFLNK: tar.TypeSymlink, unix.S_IFIFO: tar.TypeFifo,
 }
 
-// writeHeader writes the header of an entry.
-func (x *exporter) writeHeader(name string, st *unix.Stat_t, link string) error {
+// buildHeader returns the header of an entry.
+func (x *exporter) buildHeader(name string, st *unix.Stat_t, link string) *tar.Header {
 	h := &tar.Header{
 		Typeflag: tarTypes[st.Mode&unix.S_IFMT], Name: name, Linkname: link, Mode: int64(st.Mode & 0o7777),
 		Uid: int(st.Uid), Gid: int(st.Gid), ModTime: time.Unix(st.Mtim.Unix()), Format: tar.FormatPAX,
@@ -95,7 +109,12 @@ func (x *exporter) writeHeader(name string, st *unix.Stat_t, link string) error 
 			h.Typeflag, h.Size = tar.TypeLink, 0
 		}
 	}
-	return x.tw.WriteHeader(h)
+	return h
+}
+
+// writeHeader writes the header of an entry.
+func (x *exporter) writeHeader(name string, st *unix.Stat_t, link string) error {
+	return x.tw.WriteHeader(x.buildHeader(name, st, link))
 }
 
 // exportDir exports a directory tree.
@@ -106,6 +125,8 @@ func (x *exporter) exportDir(l *listing, name string, st *unix.Stat_t, depth int
 	if err := x.writeHeader(name, st, ""); err != nil {
 		return wrapPathError(name, err)
 	}
+	defer func(outer bool) { x.fresh = outer }(x.fresh)
+	x.fresh = x.fresh || depth > 0 && x.isFresh(st)
 	for {
 		names, err := l.next()
 		if err != nil || len(names) == 0 {
@@ -189,17 +210,33 @@ func isKernelFS(fd int) bool {
 const mqueueMagic = 0x19800202
 
 // exportFile exports an open file and closes it. It writes exactly the size at the beginning: growth
-// is cut off, and a file that shrinks is filled up with zeros.
+// is cut off, and a file that shrinks is filled up with zeros. Holes stay holes.
 func (x *exporter) exportFile(fd int, name string, st *unix.Stat_t) error {
 	defer unix.Close(fd)
-	id := inode{st.Dev, st.Ino}
+	id, again := inode{st.Dev, st.Ino}, false
 	if st.Nlink > 1 {
 		if first := x.links[id]; first != "" {
 			return x.writeHeader(name, st, first)
 		}
-		if len(x.links) < maxHardLinks {
+		if again = len(x.links) >= maxHardLinks; !again {
 			x.links[id] = name
 		}
+	}
+	segments := listSegments(fd, st)
+	data := int64(0)
+	for _, s := range segments {
+		data += s.Length
+	}
+	charged := max(data-st.Blocks*512, 0) // holes that are sent as zeros
+	if again || x.fresh || x.isFresh(st) {
+		charged = data
+	}
+	if err := x.charge(charged); err != nil {
+		return err
+	}
+	content := &fileContent{fd: fd}
+	if data < st.Size {
+		return sparse.WriteEntry(x.d, x.tw, x.buildHeader(name, st, ""), segments, content)
 	}
 	if err := x.writeHeader(name, st, ""); err != nil {
 		return err
@@ -207,31 +244,75 @@ func (x *exporter) exportFile(fd int, name string, st *unix.Stat_t) error {
 	if x.buf == nil {
 		x.buf = make([]byte, maxData)
 	}
-	_, err := io.CopyBuffer(x.tw, &exactReader{fd: fd, left: st.Size}, x.buf)
+	_, err := io.CopyBuffer(x.tw, io.NewSectionReader(content, 0, st.Size), x.buf)
 	return err
 }
 
-// exactReader reads exactly left bytes from a file, with zeros after its end.
-type exactReader struct {
-	fd    int
-	left  int64
-	atEOF bool
+// isFresh reports whether a file was created, moved or changed since the start.
+func (x *exporter) isFresh(st *unix.Stat_t) bool { return st.Ctim.Nano() >= x.start.Nano() }
+
+// charge counts bytes against the limit.
+func (x *exporter) charge(n int64) error {
+	if x.limit <= 0 {
+		return nil
+	}
+	if n > x.left {
+		return fmt.Errorf("%w: files that changed during the export have more than %d bytes, the limit of the sandbox's disk", atoll.ErrQuota, x.limit)
+	}
+	x.left -= n
+	return nil
 }
 
-func (e *exactReader) Read(p []byte) (int, error) {
-	if e.left == 0 {
-		return 0, io.EOF
+// listSegments returns the parts of an open file that hold data. Without holes, or where the file
+// system doesn't know them, this is the whole file.
+func listSegments(fd int, st *unix.Stat_t) []sparse.Segment {
+	whole := []sparse.Segment{{Length: st.Size}}
+	if st.Blocks*512 >= st.Size {
+		return whole
 	}
-	p = p[:min(int64(len(p)), e.left)]
-	n := 0
-	if !e.atEOF {
-		var err error
-		if n, err = readFull(e.fd, p); err != nil {
-			return n, err
+	var list []sparse.Segment
+	for at := int64(0); at < st.Size; {
+		from, err := unix.Seek(fd, at, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break // only a hole is left
 		}
-		e.atEOF = n < len(p)
+		if err != nil {
+			return whole
+		}
+		to, err := unix.Seek(fd, from, unix.SEEK_HOLE)
+		if err != nil {
+			return whole
+		}
+		from, to = min(from, st.Size), min(to, st.Size)
+		if from < to {
+			list = append(list, sparse.Segment{Offset: from, Length: to - from})
+		}
+		at = to
+		if len(list) >= 2*sparse.MaxSegments {
+			list = sparse.Limit(list, sparse.MaxSegments)
+		}
 	}
-	clear(p[n:])
-	e.left -= int64(len(p))
+	return sparse.Limit(list, sparse.MaxSegments)
+}
+
+// fileContent reads a file that other processes may change, with zeros after its end.
+type fileContent struct{ fd int }
+
+func (c *fileContent) ReadAt(p []byte, off int64) (int, error) {
+	done := 0
+	for done < len(p) {
+		n, err := unix.Pread(c.fd, p[done:], off+int64(done))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return done, err
+		}
+		if n == 0 {
+			break
+		}
+		done += n
+	}
+	clear(p[done:])
 	return len(p), nil
 }

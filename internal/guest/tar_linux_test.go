@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/sparse"
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
@@ -336,7 +337,7 @@ func TestExportOfFilesThatChange(t *testing.T) {
 	f, err := os.Open(dir + "/f")
 	must(t, err)
 	defer f.Close()
-	e := &exactReader{fd: int(f.Fd()), left: 10}
+	e := io.NewSectionReader(&fileContent{fd: int(f.Fd())}, 0, 10)
 	b := make([]byte, 4)
 	_, err = io.ReadFull(e, b)
 	must(t, err)
@@ -347,12 +348,125 @@ func TestExportOfFilesThatChange(t *testing.T) {
 		t.Errorf("after it shrank: %q", rest)
 	}
 	must(t, os.WriteFile(dir+"/f", []byte("more than there was"), 0o600))
-	_, err = f.Seek(0, 0)
-	must(t, err)
-	rest, err = io.ReadAll(&exactReader{fd: int(f.Fd()), left: 10})
+	rest, err = io.ReadAll(io.NewSectionReader(&fileContent{fd: int(f.Fd())}, 0, 10))
 	must(t, err)
 	if string(rest) != "more than " {
 		t.Errorf("after it grew: %q", rest)
+	}
+}
+
+// TestExportKeepsHoles exports big files that take a few blocks.
+func TestExportKeepsHoles(t *testing.T) {
+	l, dir := linked(t, &Server{}), t.TempDir()
+	const size = 100 << 20
+	long := strings.Repeat("n", 120)
+	must(t, os.Mkdir(dir+"/d", 0o755))
+	f, err := os.OpenFile(dir+"/d/"+long, os.O_CREATE|os.O_WRONLY, 0o640)
+	must(t, err)
+	for _, at := range []int64{0, 30 << 20, size - 5} {
+		_, err = f.WriteAt([]byte("data!"), at)
+		must(t, err)
+	}
+	must(t, f.Close())
+	must(t, os.WriteFile(dir+"/d/hole", nil, 0o600))
+	must(t, os.Truncate(dir+"/d/hole", size))
+	must(t, os.WriteFile(dir+"/d/z", []byte("after them"), 0o600))
+	rc, err := l.Export(t.Context(), dir+"/d")
+	must(t, err)
+	var stream bytes.Buffer
+	n, err := io.Copy(&stream, io.LimitReader(rc, 1<<20))
+	must(t, err)
+	if n == 1<<20 {
+		t.Fatal("the holes are sent")
+	}
+	must(t, rc.Close())
+	found := 0
+	for tr := tar.NewReader(bytes.NewReader(stream.Bytes())); ; found++ {
+		h, err := tr.Next()
+		if err == io.EOF {
+			break
+		}
+		must(t, err)
+		if h.Name != "d/"+long {
+			continue
+		}
+		if h.Size != size || h.Mode != 0o640 || h.Typeflag != tar.TypeReg {
+			t.Fatalf("header %+v", h)
+		}
+		b := make([]byte, 30<<20+5)
+		_, err = io.ReadFull(tr, b)
+		must(t, err)
+		if string(b[:6]) != "data!\x00" || string(b[30<<20-1:]) != "\x00data!" {
+			t.Error("the content has changed")
+		}
+	}
+	if found != 4 {
+		t.Errorf("%d entries, want 4", found)
+	}
+	if _, err := exec.LookPath("tar"); err != nil {
+		skip(t, "gnu", "the command tar is missing")
+	}
+	dst := t.TempDir()
+	cmd := exec.Command("tar", "-xpf", "-", "-C", dst)
+	cmd.Stdin = &stream
+	if msg, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("tar -x: %v: %s", err, msg)
+	}
+	if a, b := describeTree(t, dir), describeTree(t, dst); a != b {
+		t.Errorf("%s\nbecame\n%s", a, b)
+	}
+}
+
+// TestExportIsBounded creates files during an export, as a program does that moves one file ahead
+// of it again and again.
+func TestExportIsBounded(t *testing.T) {
+	const limit = 1 << 20
+	for name, appear := range map[string]func(dir string) error{
+		"NewFiles": func(dir string) error {
+			return errors.Join(os.WriteFile(dir+"/d/a", make([]byte, limit*2/3), 0o600), os.WriteFile(dir+"/d/b", make([]byte, limit*2/3), 0o600))
+		},
+		"MovedDirectory": func(dir string) error { return os.Rename(dir+"/old", dir+"/d/moved") },
+		"TooManyExtents": func(dir string) error {
+			f, err := os.Create(dir + "/d/combed")
+			for i := range int64(3 * sparse.MaxSegments) {
+				_, werr := f.WriteAt([]byte{1}, i*1<<20)
+				err = errors.Join(err, werr)
+			}
+			return errors.Join(err, f.Close())
+		},
+		"Nothing": func(string) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, dir := &Server{}, t.TempDir()
+			must(t, os.MkdirAll(dir+"/old/er", 0o755))
+			must(t, os.MkdirAll(dir+"/d/er", 0o755))
+			for _, f := range []string{"/old/er/1", "/old/er/2", "/d/er/1", "/d/er/2"} { // there before: not charged
+				must(t, os.WriteFile(dir+f, make([]byte, limit*2/3), 0o600))
+			}
+			w, err := s.newWalker()
+			must(t, err)
+			defer w.close()
+			waitForTick(t)
+			send, err := s.exportTar(w, dir+"/d", fileRequest{Limit: limit})
+			must(t, err)
+			must(t, appear(dir))
+			err = send(t.Context(), newDataWriter(io.Discard))
+			if name == "Nothing" {
+				must(t, err)
+				return
+			}
+			want(t, err, atoll.ErrQuota, "export")
+		})
+	}
+}
+
+// waitForTick waits until the clock of file times has advanced.
+func waitForTick(t testing.TB) {
+	t.Helper()
+	var from, now unix.Timespec
+	must(t, unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &from))
+	for now = from; now == from; {
+		must(t, unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now))
 	}
 }
 

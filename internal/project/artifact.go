@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/sparse"
 )
 
 // defaultArtifacts are the usual output directories of builds.
@@ -284,7 +285,7 @@ func (t *artifactWriter) write(name string, mode fs.FileMode, content io.Reader)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, content)
+	_, err = sparse.CopyFile(f, content)
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = t.root.Rename(tmp, file)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
+	"github.com/atoll-sandbox/atoll/internal/sparse"
 )
 
 // piped runs a writer of a stream beside its reader.
@@ -262,7 +263,7 @@ func unpackFile(root *os.Root, tr *tar.Reader, h *tar.Header) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, tr)
+	_, err = sparse.CopyFile(f, tr)
 	err = output.CloseAfter(err, f)
 	if err == nil {
 		err = errors.Join(root.Chmod(temp, fs.FileMode(h.Mode)&0o777), root.Chtimes(temp, h.ModTime, h.ModTime))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/sparse"
 )
 
 // Limits of an archive besides the owner's quota.
@@ -202,7 +203,7 @@ func (u *Unpacker) writeFile(name string, h *tar.Header, content io.Reader) erro
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(file, &meteredReader{content, u.meter})
+	_, err = sparse.CopyFile(file, &meteredReader{content, u.meter})
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		err = archiveError(err)
 	}
