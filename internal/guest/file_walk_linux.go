@@ -34,6 +34,7 @@ type walker struct {
 	keepUser bool   // the assumed user stays for all further walks
 	nested   bool   // another walker has switched the thread to another user
 	groups   []int  // supplementary groups before the switch
+	steps    int    // components of paths opened so far
 }
 
 // node is a directory on the current path.
@@ -167,6 +168,7 @@ var errLast = errors.New("the last component")
 // stepInto steps into a directory, or returns the target of a link. With last, the component may
 // also be missing or another kind of file, which it reports as errLast.
 func (w *walker) stepInto(c string, last bool) (target string, err error) {
+	w.steps++
 	fd, err := unix.Openat(w.currentFD(), c, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		if last && err == unix.ENOENT { //nolint:errorlint // a system call's errno

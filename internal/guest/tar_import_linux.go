@@ -116,15 +116,58 @@ func entryName(name string) (string, error) {
 
 // enterDir walks to a directory and creates it if it is missing.
 func (im *importer) enterDir(dir string) error {
+	return im.moveTo(dir, func(name string) error { return im.w.makeDir(name, 0o755) }, func() error { return im.w.makeDirs(dir, 0o755) })
+}
+
+// moveTo walks from the current directory to another: up over the open directories, and down by
+// opening each of the others once. It calls makeMissing for a missing directory, and walkAll to walk
+// from the top where a path has links.
+func (im *importer) moveTo(dir string, makeMissing func(name string) error, walkAll func() error) error {
 	if dir == im.dir {
 		return nil
 	}
-	im.dir = "/"
-	err := im.w.makeDirs(dir, 0o755)
-	if err == nil {
+	err := im.moveFrom(splitPath(im.dir), splitPath(dir), makeMissing)
+	if errors.Is(err, errLinked) {
+		err = walkAll()
+	}
+	if im.dir = "/"; err == nil {
 		im.dir = dir
 	}
 	return err
+}
+
+// errLinked reports a path that does not lead through directories only.
+var errLinked = errors.New("a link on the path")
+
+// moveFrom is moveTo for the components of both paths.
+func (im *importer) moveFrom(from, to []string, makeMissing func(name string) error) error {
+	w := im.w
+	if im.dir == "/" || w.links > 0 || len(w.stack) != len(from)+1 {
+		w.reset()
+		from = nil
+	}
+	same := 0
+	for same < min(len(from), len(to)) && from[same] == to[same] {
+		same++
+	}
+	for len(w.stack) > same+1 {
+		w.pop()
+	}
+	w.s.dirMu.Lock()
+	defer w.s.dirMu.Unlock()
+	for _, c := range to[same:] {
+		target, err := w.stepInto(c, false)
+		switch {
+		case errors.Is(err, unix.ENOENT):
+			err = makeMissing(c)
+		case target != "":
+			err = errLinked
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // importDir creates a directory, or sets the mode of an existing one. The top directory of the
@@ -157,8 +200,10 @@ func (im *importer) applyPending(left int) error {
 	for len(im.pending) > left {
 		d := im.pending[len(im.pending)-1]
 		im.pending = im.pending[:len(im.pending)-1]
-		im.dir = "/"
-		if _, err := im.w.walkTo(d.name, asDirectory); err != nil {
+		if err := im.moveTo(d.name, func(string) error { return unix.ENOENT }, func() error {
+			_, err := im.w.walkTo(d.name, asDirectory)
+			return err
+		}); err != nil {
 			continue
 		}
 		l, err := openDir(im.w.currentFD(), ".")

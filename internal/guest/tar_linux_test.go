@@ -293,6 +293,42 @@ func TestSparseBombEnds(t *testing.T) {
 	}
 }
 
+// TestImportOpensEachDirectoryOnce unpacks files of a deep tree and counts the directories that
+// are opened on the way.
+func TestImportOpensEachDirectoryOnce(t *testing.T) {
+	const depth, files = 40, 20
+	var entries []tar.Header
+	dir := ""
+	for i := range depth {
+		dir += fmt.Sprintf("d%d/", i)
+		entries = append(entries, tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o755})
+	}
+	for i := range files { // as in a tree of packages: each file in a directory of its own
+		sub := fmt.Sprintf("%sp%d/", dir, i)
+		entries = append(entries, tar.Header{Typeflag: tar.TypeDir, Name: sub, Mode: 0o750}, entry(sub+"f", "x"), entry(sub+"q/r/f", "x"))
+	}
+	var stream bytes.Buffer
+	d := newDataWriter(&stream)
+	_, err := d.Write(archive(t, entries...).Bytes())
+	must(t, errors.Join(err, d.finishStream(nil)))
+	s, top := &Server{}, t.TempDir()
+	w, err := s.newWalker()
+	must(t, err)
+	defer w.close()
+	must(t, w.makeDirs(top, 0o755))
+	before := w.steps
+	must(t, s.importTar(w, top, 0, &dataReader{r: &impatient{&stream}}))
+	// A directory is opened when it is found missing, when it is made, and for its mode and times.
+	if made := depth + 3*files; w.steps-before > 4*made {
+		t.Errorf("%d steps to make %d directories", w.steps-before, made)
+	}
+	info, err := os.Stat(top + "/" + dir + "p7")
+	must(t, err)
+	if info.Mode().Perm() != 0o750 {
+		t.Errorf("mode %v", info.Mode())
+	}
+}
+
 // TestAlive asks after the other end of a real stream, before and after it has
 // given up.
 func TestAlive(t *testing.T) {
