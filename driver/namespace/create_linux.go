@@ -452,5 +452,8 @@ func (d *Driver) check(spec *atoll.Spec) error {
 	if why := t.Missing()[cgroup.CPU]; lacksControl(t, cgroup.CPU, int64(spec.Limits.CPU*1000)) {
 		no("limits.cpu", why)
 	}
+	if why := t.Missing()[cgroup.Memory]; lacksControl(t, cgroup.Memory, spec.Limits.Memory) {
+		no("limits.memory", "a limit of each process does not bound shared memory: "+why)
+	}
 	return errors.Join(errs...)
 }

@@ -51,7 +51,8 @@ func (d *Driver) probeFeatures(ctx context.Context) (atoll.Features, error) {
 	}
 	f.CPULimit, f.Pause = t.Has(cgroup.CPU), t.Has(cgroup.Nesting)
 	if !t.Has(cgroup.Memory) {
-		f.Notes = append(f.Notes, "limits of memory hold for each process, not for all together: "+t.Missing()[cgroup.Memory])
+		f.Notes = append(f.Notes, fmt.Sprintf("limits.memory is refused; each process may have %d bytes of data, shared memory is not limited: %s", int64(DefaultMemory), t.Missing()[cgroup.Memory]))
+		f.Lacks["MemoryBombIsContained"] = "limits.memory needs a control group: " + t.Missing()[cgroup.Memory]
 	}
 	if !t.Has(cgroup.PIDs) {
 		f.Notes = append(f.Notes, fmt.Sprintf("limits of processes, %d if nothing else is asked for, hold for each user of a sandbox; before Linux 5.14, the user that creates a sandbox without root shares them with it: %s", DefaultPIDs, t.Missing()[cgroup.PIDs]))

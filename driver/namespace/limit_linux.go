@@ -22,7 +22,8 @@ func (p *plan) addLimit(resource int, v int64) {
 	p.setup.Limits = append(p.setup.Limits, jail.Limit{Resource: resource, Soft: most, Hard: most})
 }
 
-// addProcessLimits limits each process where no control group limits the sandbox.
+// addProcessLimits limits each process where no control group limits the sandbox. This does not
+// replace limits.memory, which checkSpec refuses there: memfds and shared memory are not counted.
 func (p *plan) addProcessLimits(t *cgroup.Tree, l atoll.Resources) error {
 	if l.PIDs >= 0 && !t.Has(cgroup.PIDs) {
 		others, err := p.foreignTasks()

@@ -2,6 +2,7 @@ package namespace_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -20,8 +21,20 @@ func TestDefaultLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "for each process") {
+	if notes := strings.Join(f.Notes, "\n"); !strings.Contains(notes, "shared memory is not limited") {
 		skipUnlessRequired(t, "this user has control groups: %s", notes)
+	}
+	for name, l := range map[string]atoll.Resources{"memory": {Memory: 128 << 20}, "cpu": {CPU: 1}} {
+		sb, err := d.Create(t.Context(), atoll.Spec{Limits: l})
+		if !errors.Is(err, atoll.ErrUnsupported) {
+			t.Errorf("a limit of %s that nothing enforces: %v, want ErrUnsupported", name, err)
+		}
+		if err == nil { // shared memory passes a limit of each process
+			t.Errorf("it holds %s", runShell(t, sb, "dd if=/dev/zero of=/dev/shm/big bs=1M count=300 2>/dev/null; stat -c %s /dev/shm/big"))
+			if err := sb.Destroy(context.WithoutCancel(t.Context())); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 	const look = `awk '/^Max (processes|data size)/ {print $(NF-1)}' /proc/self/limits`
 	limits := func(l atoll.Resources) []string {
