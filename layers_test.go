@@ -249,6 +249,43 @@ func TestCommandFamiliesAreIndependent(t *testing.T) {
 	}
 }
 
+// TestHelpersInheritNothing checks that what starts a helper process seals the descriptors that this
+// process has inherited: fdpass.SealInherited.
+func TestHelpersInheritNothing(t *testing.T) {
+	dirs := []string{"internal/vm", "internal/isolation", "internal/egress", "internal/helper", "driver"}
+	found := 0
+	for _, s := range listSources(t) {
+		if s.test || strings.Contains(s.dir, "testdata") || !slices.ContainsFunc(dirs, func(d string) bool { return s.dir == d || strings.HasPrefix(s.dir, d+"/") }) {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			starts, seals := token.Position{}, false
+			ast.Inspect(d, func(n ast.Node) bool {
+				if sel, ok := n.(*ast.SelectorExpr); ok {
+					pkg, _ := sel.X.(*ast.Ident)
+					switch {
+					case pkg == nil:
+					case pkg.Name == "exec" && strings.HasPrefix(sel.Sel.Name, "Command"), (pkg.Name == "os" || pkg.Name == "syscall") && sel.Sel.Name == "StartProcess":
+						starts = s.fset.Position(n.Pos())
+					case pkg.Name == "fdpass" && sel.Sel.Name == "SealInherited":
+						seals = true
+					}
+				}
+				return true
+			})
+			if starts.IsValid() {
+				found++
+				if !seals {
+					t.Errorf("%s: a process that inherits descriptors: call fdpass.SealInherited first", starts)
+				}
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d functions that start processes found", found)
+	}
+}
+
 func TestNoHiddenWiring(t *testing.T) {
 	for _, s := range listSources(t) {
 		for _, d := range s.file.Decls {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 )
 
 // startConn starts a program and returns a connection to its standard streams. Closing the
@@ -40,7 +41,10 @@ func startConn(ctx context.Context, name string, args []string) (net.Conn, error
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), name, args...) // it lasts as long as the connection
 	cmd.Stdin, cmd.Stdout = theirs, theirs
-	if err := cmd.Start(); err != nil {
+	if err = fdpass.SealInherited(); err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %s: %w", atoll.ErrUnavailable, name, err), conn.Close())
 	}
 	return &programConn{Conn: conn, cmd: cmd}, nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/egress"
+	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
 )
 
@@ -139,6 +140,9 @@ func (s *Sandbox) redirectConnections(ctx context.Context) error {
 	defer process.Close()
 	cmd := exec.CommandContext(ctx, program, "netns", strconv.Itoa(pid), "3")
 	cmd.Env, cmd.ExtraFiles = []string{}, []*os.File{process}
+	if err := fdpass.SealInherited(); err != nil {
+		return err
+	}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: redirect connections to the egress proxy: %w: %s", atoll.ErrUnavailable, err, oneLine(string(out)))
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/isolation/cgroup"
+	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 	"github.com/atoll-sandbox/atoll/internal/isolation/landlock"
 )
 
@@ -34,6 +35,10 @@ func (d *Driver) Checks(ctx context.Context) []atoll.Check {
 // checkUserNamespaces starts a program in a user namespace.
 func checkUserNamespaces(ctx context.Context) atoll.Check {
 	c := atoll.Check{Name: "user namespaces", Needed: true}
+	if err := fdpass.SealInherited(); err != nil {
+		c.Detail = err.Error()
+		return c
+	}
 	cmd := exec.CommandContext(ctx, "true")
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET,

@@ -19,6 +19,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/internal/isolation/cgroup"
+	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
 	"github.com/atoll-sandbox/atoll/internal/isolation/seccomp"
 )
@@ -94,6 +95,9 @@ func (d *Driver) runscCommand(ctx context.Context, id string, args ...string) (*
 	global := []string{
 		"--root", filepath.Join(d.sandboxDir(id), runscDir, "state"), "--platform=systrap", "--network=none", "--host-uds=create", "--overlay2=none", "--ignore-cgroups",
 		"--gofer-network-namespace=new", // else one namespace stays mounted for all
+	}
+	if err := fdpass.SealInherited(); err != nil {
+		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, program, append(global, args...)...)
 	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/helper"
+	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 )
 
 // Options describe the proxy to start.
@@ -247,7 +248,9 @@ func startProcess(ctx context.Context, path string, b *bootConfig, files *proxyF
 	cmd.Stdout, cmd.Stderr = in, files.errors
 	cmd.ExtraFiles = []*os.File{guest, files.control, files.log, lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = cmd.Start()
+	if err = fdpass.SealInherited(); err == nil {
+		err = cmd.Start()
+	}
 	_ = in.Close() // the proxy has its own copy
 	if err != nil {
 		return fmt.Errorf("%w: start the egress proxy: %w", atoll.ErrUnavailable, err)

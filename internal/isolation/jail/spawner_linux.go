@@ -12,9 +12,8 @@ import (
 	"sync"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
+	"golang.org/x/sys/unix"
 )
 
 // Spawner starts the first processes of sandboxes from a small helper process: to make a user
@@ -41,7 +40,10 @@ func NewSpawner(guest string) (*Spawner, error) {
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.Stderr = nil
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
+	if err = fdpass.SealInherited(); err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
 		_ = ours.Close() // the error above is the cause
 		return nil, fmt.Errorf("starting the spawner: %w", err)
 	}
@@ -175,6 +177,9 @@ func startInit(b *StartConfig, null *os.File, files []*os.File) (startReply, int
 		sys.UseCgroupFD, sys.CgroupFD = true, int(files[2].Fd())
 	}
 	start := func() (int, error) {
+		if err := fdpass.SealInherited(); err != nil {
+			return 0, err
+		}
 		pid, _, err := syscall.StartProcess("/proc/self/exe", []string{"atoll-guest", "init"}, &syscall.ProcAttr{
 			Dir: "/", Env: []string{},
 			Files: []uintptr{null.Fd(), null.Fd(), files[1].Fd(), files[0].Fd()},

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 )
 
 // Size is the capacity of a file system.
@@ -128,6 +129,9 @@ func runProgram(ctx context.Context, program string, image *os.File, worst int, 
 	cmd := exec.CommandContext(ctx, program, append(args, "/proc/self/fd/3")...)
 	cmd.ExtraFiles = []*os.File{image}
 	cmd.Env = []string{"PATH=/usr/sbin:/sbin:/usr/bin:/bin", "LC_ALL=C"}
+	if err := fdpass.SealInherited(); err != nil {
+		return err
+	}
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() >= 0 && exit.ExitCode() <= worst {

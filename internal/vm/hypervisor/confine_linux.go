@@ -159,6 +159,9 @@ func startConfined(helper string, c *confinement, files []*os.File, stderr *os.F
 		if walls {
 			setNamespaces(cmd.SysProcAttr)
 		}
+		if err := fdpass.SealInherited(); err != nil {
+			return nil, err
+		}
 		return cmd, cmd.Start()
 	}
 	cmd, err := start(true)

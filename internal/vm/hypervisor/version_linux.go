@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 )
 
 // FindQEMU returns the path of QEMU, or an error with a hint how to install it.
@@ -54,6 +55,9 @@ func Version(ctx context.Context, qemu string) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, versionTime)
 	defer cancel()
+	if err := fdpass.SealInherited(); err != nil {
+		return "", err
+	}
 	cmd := exec.CommandContext(ctx, qemu, "-version")
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
 	out, err := cmd.Output()

@@ -151,7 +151,9 @@ func startMonitor(o *monitorOrder) (*launchedMonitor, error) {
 	cmd.Stderr = log
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	err = cmd.Start()
+	if err = fdpass.SealInherited(); err == nil {
+		err = cmd.Start()
+	}
 	_ = theirs.Close() // the monitor has its own
 	if err != nil {
 		_ = conn.Close() // the error above is the cause

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
 )
 
@@ -181,7 +182,9 @@ func (s *Share) startServer(ctx context.Context, mount, socket *os.File, owner u
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 		Credential: &syscall.Credential{Uid: 0, Gid: 0}, UidMappings: s.mapIDs(int(owner.Uid)), GidMappings: s.mapIDs(int(owner.Gid)), GidMappingsEnableSetgroups: true,
 	}
-	err = cmd.Start()
+	if err = fdpass.SealInherited(); err == nil {
+		err = cmd.Start()
+	}
 	_ = theirs.Close() // the process has its own
 	if err != nil {
 		return fmt.Errorf("%w: serving a directory to the VM: %w", atoll.ErrUnavailable, err)
@@ -245,6 +248,9 @@ func serverArgs(ctx context.Context, program string) ([]string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
+	if err := fdpass.SealInherited(); err != nil {
+		return nil, err
+	}
 	help, err := exec.CommandContext(ctx, program, "--help").CombinedOutput()
 	socket := fmt.Sprintf("--fd=%d", socketFile)
 	switch {
