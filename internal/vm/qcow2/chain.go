@@ -56,6 +56,9 @@ func stat(file, format string) (Layer, header, error) {
 // encryption are ErrInvalid.
 func ReadChain(top, format string, find func(name string) (file string, ok bool)) ([]Layer, error) {
 	l, h, err := stat(top, format)
+	if err == nil {
+		err = checkComplete(l)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -71,12 +74,72 @@ func ReadChain(top, format string, find func(name string) (file string, ok bool)
 		if !ok {
 			return nil, fmt.Errorf("%w: %s has the backing file %.200q, which does not belong to it", atoll.ErrInvalid, l.File, h.backing)
 		}
-		if l, h, err = stat(name, h.format); err != nil {
+		if l, h, err = stat(name, h.format); err == nil {
+			err = checkComplete(l)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("backing file of %s: %w", top, err)
 		}
 		chain = append(chain, l)
 	}
 	return chain, nil
+}
+
+// checkComplete returns an error that matches ErrInvalid if a qcow2 file ends before data or tables
+// that it refers to: QEMU would read zeros there.
+func checkComplete(l Layer) (err error) {
+	if l.Format != Qcow2 {
+		return nil
+	}
+	f, err := open(l.File)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h, err := readHeader(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", l.File, err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	cluster, end := int64(1)<<h.bits, info.Size()
+	truncated := func(what string, at int64) error {
+		return fmt.Errorf("%w: %s is truncated: it has %d bytes, and its %s is at %d", atoll.ErrInvalid, l.File, end, what, at)
+	}
+	if h.first > end-h.entries*8 {
+		return truncated("first table", h.first)
+	}
+	first, table, seen := make([]byte, h.entries*8), make([]byte, cluster), make(map[int64]bool)
+	if _, err := f.ReadAt(first, h.first); err != nil {
+		return err
+	}
+	for i := 0; i < len(first); i += 8 {
+		at := int64(be.Uint64(first[i:]) & offsets)
+		switch {
+		case at == 0:
+			continue
+		case at > end-cluster:
+			return truncated("table", at)
+		case seen[at]: // bounds the work
+			return fmt.Errorf("%w: %s refers to the table at %d twice", atoll.ErrInvalid, l.File, at)
+		}
+		seen[at] = true
+		if _, err := f.ReadAt(table, at); err != nil {
+			return err
+		}
+		for j := 0; j < len(table); j += 8 {
+			e := be.Uint64(table[j:])
+			if e&isPacked != 0 {
+				continue // a compressed cluster has another form
+			}
+			if data := int64(e & offsets); data >= end { // QEMU may leave out zeros at the end of the last cluster
+				return truncated("data", data)
+			}
+		}
+	}
+	return nil
 }
 
 // disk is an open chain.

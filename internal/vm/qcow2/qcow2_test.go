@@ -289,6 +289,40 @@ func TestHostileHeaders(t *testing.T) {
 	})
 }
 
+// TestTruncatedFiles reads files that end too early, as after a copy that was interrupted.
+func TestTruncatedFiles(t *testing.T) {
+	const size = 1 << 30
+	data := bytes.Repeat([]byte("data"), clusterSize)
+	file := filepath.Join(t.TempDir(), "disk")
+	if err := Create(file, Options{Size: size, Patches: []Patch{{0, data}, {700 << 20, data}}}); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over := filepath.Join(t.TempDir(), "over")
+	if err := Create(over, Options{Backing: file, Format: Qcow2, Size: size}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadChain(over, Qcow2, allowAll); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []int{headerSize, clusterSize, 2 * clusterSize, 3 * clusterSize, 6 * clusterSize, 11 * clusterSize} {
+		if left >= len(whole) {
+			t.Fatalf("the file has only %d bytes", len(whole))
+		}
+		if err := os.WriteFile(file, whole[:left], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, top := range []string{file, over} {
+			if _, err := ReadChain(top, Qcow2, allowAll); !errors.Is(err, atoll.ErrInvalid) {
+				t.Errorf("with %d of %d bytes: %v", left, len(whole), err)
+			}
+		}
+	}
+}
+
 // FuzzHeader reads any file: there is no crash, memory is bounded, and a chain can be read or is
 // refused.
 func FuzzHeader(f *testing.F) {

@@ -493,6 +493,15 @@ func TestDisks(t *testing.T) {
 	if chain, err := moved.Chain(moved.pathTo("root.qcow2")); err != nil || len(chain) != 2 || chain[1].File != moved.pathTo(basesDir, filepath.Base(b.Path)) {
 		t.Errorf("%+v, %v", chain, err)
 	}
+	if err := os.Truncate(moved.pathTo(basesDir, filepath.Base(b.Path)), VirtualSize/2); err != nil {
+		t.Fatal(err)
+	}
+	if chain, err := moved.Chain(moved.pathTo("root.qcow2")); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("with a truncated base: %+v, %v", chain, err)
+	}
+	if err := os.Truncate(moved.pathTo(basesDir, filepath.Base(b.Path)), VirtualSize); err != nil {
+		t.Fatal(err)
+	}
 	for _, other := range []string{"/etc/passwd", "/dev/vda", filepath.Join(t.TempDir(), "x.ext4")} {
 		lies := filepath.Join(t.TempDir(), "root.qcow2")
 		if err := qcow2.Create(lies, qcow2.Options{Backing: moved.pathTo(basesDir, filepath.Base(b.Path)), Format: qcow2.Raw}); err != nil {

@@ -193,7 +193,7 @@ func (s *Store) Chain(file string) ([]qcow2.Layer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return qcow2.ReadChain(file, qcow2.Qcow2, func(beneath string) (string, bool) {
+	chain, err := qcow2.ReadChain(file, qcow2.Qcow2, func(beneath string) (string, bool) {
 		name := filepath.Base(beneath)
 		if filepath.Base(filepath.Dir(beneath)) == basesDir && strings.HasSuffix(name, baseSuffix) {
 			return filepath.Join(bases, name), true
@@ -201,6 +201,15 @@ func (s *Store) Chain(file string) ([]qcow2.Layer, error) {
 		own := filepath.Join(filepath.Dir(file), name)
 		return own, own != file && strings.HasPrefix(name, strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
 	})
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range chain {
+		if l.Format == qcow2.Raw && l.Size != VirtualSize {
+			return nil, fmt.Errorf("%w: %s is truncated: it has %d bytes of %d", atoll.ErrInvalid, l.File, l.Size, int64(VirtualSize))
+		}
+	}
+	return chain, nil
 }
 
 // syncDir flushes the entries of a directory to disk.
