@@ -176,6 +176,7 @@ func (d *Driver) hypervisorConfig(ctx context.Context, r *record, files boot.Fil
 		c.Args, nested = m.Args, m.Nested
 	}
 	r.Nested, r.NestedWhy = nestedSupport(a, nested)
+	c.NoNested = nested != nil && !*nested
 	if r.UID != 0 {
 		c.User = &hypervisor.User{UID: r.UID, GID: r.UID}
 	}

@@ -57,6 +57,9 @@ type Config struct {
 	NICs   []NIC
 	Args   []string // additional arguments of QEMU; see CheckArgs
 
+	// NoNested removes the processors' extensions for VMs inside the VM, also from models in Args.
+	NoNested bool `json:",omitempty"`
+
 	User  *User // user of QEMU, if this process may change it; nil: this process's own
 	Group Group `json:"-"` // control group of monitor and QEMU; nil: this process's own
 

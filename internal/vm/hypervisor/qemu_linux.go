@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -64,7 +66,7 @@ func (qemu) buildArgs(o *monitorOrder, p *inheritedFiles) ([]string, error) {
 		a = append(a, "-netdev", fmt.Sprintf("tap,id=%s,fd=%d", id, p.addFile(n.Tap)),
 			"-device", o.deviceName("virtio-net", "netdev="+id, "mac="+n.MAC))
 	}
-	return append(a, o.Args...), nil
+	return append(a, o.extraArgs()...), nil
 }
 
 // streamArgs returns the arguments for the connections to the monitor.
@@ -95,9 +97,29 @@ const emulatedCPU = "max,-erms,-fsrm,-la57"
 func cpuArgs(o *monitorOrder, p *inheritedFiles) []string {
 	if o.Accel == KVM {
 		p.writePaths = append(p.writePaths, "/dev/kvm")
-		return []string{"-accel", "kvm", "-cpu", "host"}
+		return []string{"-accel", "kvm", "-cpu", o.cpuModel("host")}
 	}
-	return []string{"-accel", "tcg,thread=multi,tb-size=128", "-cpu", emulatedCPU}
+	return []string{"-accel", "tcg,thread=multi,tb-size=128", "-cpu", o.cpuModel(emulatedCPU)}
+}
+
+// cpuModel returns the value of -cpu for a model, without the extensions for nested VMs if they are
+// not wanted. The last mention of a feature counts.
+func (o *monitorOrder) cpuModel(model string) string {
+	if o.NoNested && runtime.GOARCH == "amd64" {
+		model += ",-vmx,-svm"
+	}
+	return model
+}
+
+// extraArgs returns the arguments that the user adds.
+func (o *monitorOrder) extraArgs() []string {
+	args := slices.Clone(o.Args)
+	for i := 1; i < len(args); i++ {
+		if args[i-1] == "-cpu" || args[i-1] == "--cpu" {
+			args[i] = o.cpuModel(args[i])
+		}
+	}
+	return args
 }
 
 // memoryArgs returns the arguments for the VM's memory: anonymous, a file to be saved, a clone's

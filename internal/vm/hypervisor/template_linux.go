@@ -33,6 +33,7 @@ type shape struct {
 	Append string   `json:"append"` // all kernel parameters except the clock's
 	Disks  []string `json:"disks"`  // whether each can be written, and its backing files
 	Args   []string `json:"args"`
+	Flat   bool     `json:"flat,omitempty"` // NoNested
 	Form   []byte   `json:"form,omitempty"` // hash of the form, and of what its disks are for
 }
 
@@ -46,7 +47,7 @@ func (c *Config) CheckSavable() error {
 
 // computeShape returns the shape of the VM.
 func (o *monitorOrder) computeShape() (*shape, error) {
-	s := &shape{Accel: o.Accel, Type: o.Type, Memory: o.Memory, CPUs: o.CPUs, Append: sharedParameters(o), Args: o.Args}
+	s := &shape{Accel: o.Accel, Type: o.Type, Memory: o.Memory, CPUs: o.CPUs, Append: sharedParameters(o), Args: o.Args, Flat: o.NoNested}
 	for _, f := range []struct {
 		path string
 		into *string
