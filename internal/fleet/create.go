@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -196,7 +197,7 @@ func (f *Fleet) checkFeatures(cfg *atoll.Config, ft *atoll.Features) []error {
 		{"runtime " + cfg.Runtime, cfg.Runtime != "", func(ft *atoll.Features) bool { return slices.Contains(ft.Runtimes, cfg.Runtime) }},
 		{"mounts", len(cfg.Mounts) > 0, func(ft *atoll.Features) bool { return ft.Mounts }},
 		{"workspaces", len(cfg.Workspaces) > 0, func(ft *atoll.Features) bool { return ft.Mounts || copiesWorkspaces(ft) }},
-		{"limits.cpu", cfg.Limits.CPU > 0, func(ft *atoll.Features) bool { return ft.CPULimit }},
+		{"limits.cpu", cfg.Limits.CPU > 0, func(ft *atoll.Features) bool { return ft.CPULimit || isWhole(cfg.Limits.CPU) && ft.IsVM() }}, // a VM has that many processors
 		{"machine", cfg.VM != nil, (*atoll.Features).IsVM},
 		{"network mode " + string(cfg.Network.Mode), cfg.Network.Mode != "", func(ft *atoll.Features) bool { return slices.Contains(ft.Networks, cfg.Network.Mode) }},
 	} {
@@ -507,3 +508,6 @@ func override[T int | int64 | float64](v *T, given T) {
 		*v = given
 	}
 }
+
+// isWhole reports whether a number of processors is a whole one.
+func isWhole(cpus float64) bool { return cpus == math.Trunc(cpus) }

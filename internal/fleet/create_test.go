@@ -360,3 +360,21 @@ func TestListFilters(t *testing.T) {
 		t.Errorf("a bad name: %v", err)
 	}
 }
+
+// TestProcessorsOfVMs checks that an ordinary user, without control groups, can choose the number of
+// a VM's processors, but no part of one, and that other sandboxes are refused both.
+func TestProcessorsOfVMs(t *testing.T) {
+	vm, process := &atoll.Features{Isolation: "machine"}, &atoll.Features{Isolation: "namespaces"}
+	for _, c := range []struct {
+		cpu  float64
+		ft   *atoll.Features
+		good bool
+	}{{2, vm, true}, {1.5, vm, false}, {2, process, false}} {
+		var cfg atoll.Config
+		cfg.Limits.CPU = c.cpu
+		errs := new(Fleet).checkFeatures(&cfg, c.ft)
+		if (len(errs) == 0) != c.good {
+			t.Errorf("%v processors with isolation %s: %v", c.cpu, c.ft.Isolation, errs)
+		}
+	}
+}

@@ -122,7 +122,7 @@ func fitQuota(q, used atoll.Quota, ft atoll.Features, l *atoll.Resources) error 
 	if q.Sandboxes > 0 && used.Sandboxes+1 > q.Sandboxes {
 		errs = append(errs, fmt.Errorf("%w: %d of %d sandboxes exist; destroy one", atoll.ErrQuota, used.Sandboxes, q.Sandboxes))
 	}
-	if ft.CPULimit {
+	if ft.CPULimit || l.CPU > 0 {
 		errs = append(errs, fitLimit("cpu", q.CPU, used.CPU, defaultCPU, &l.CPU))
 	}
 	errs = append(errs, fitLimit("memory", q.Memory, used.Memory, defaultMemory, &l.Memory), fitLimit("disk", q.Disk, used.Disk, defaultDisk, &l.Disk))
