@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 
 	"github.com/atoll-sandbox/atoll/internal/guest"
 )
@@ -27,6 +28,12 @@ func serveMain(args []string) int {
 	path := defaultSocket
 	if len(args) > 0 {
 		path = args[0]
+	}
+	if cfg.SocketOwner != 0 {
+		// Commands have no capabilities. This process has, and so has the host's root.
+		if err := errors.Join(os.Chmod(filepath.Dir(path), 0o700), os.Chown(filepath.Dir(path), cfg.SocketOwner, cfg.SocketOwner)); err != nil {
+			return printFailure("serve", err)
+		}
 	}
 	l, err := listen(path)
 	if err != nil {

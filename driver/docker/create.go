@@ -89,9 +89,19 @@ func (d *Driver) guestConfig(e *engine, spec *atoll.Spec, image client.ImageInsp
 		return guest.Config{}, err
 	}
 	cfg := guest.Config{UID: uid, GID: gid, CanSwitchUser: true, Egress: e.reachesSockets(), Env: joinEnv(env, egress.Env(spec.Network), spec.Env)}
+	if e.reachesSockets() && !e.hasSecurityOption("rootless") && !e.hasSecurityOption("userns") {
+		cfg.SocketOwner = socketOwner
+		if uid == socketOwner {
+			cfg.SocketOwner--
+		}
+	}
 	cfg.Filter, err = commandFilter(e)
 	return cfg, err
 }
+
+// socketOwner is the user of a container that gets the directory of the host with the guest's
+// socket: root inside can't enter it without capabilities, and other users can't enter the one above.
+const socketOwner = 65531
 
 // buildSandbox creates a sandbox from a plan. When it fails, nothing is left.
 func (d *Driver) buildSandbox(ctx context.Context, e *engine, p *plan) (_ *Sandbox, err error) {

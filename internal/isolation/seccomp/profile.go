@@ -13,7 +13,8 @@ type profile struct {
 }
 
 type archEntry struct {
-	Architecture string `json:"architecture"`
+	Architecture     string   `json:"architecture"`
+	SubArchitectures []string `json:"subArchitectures,omitempty"`
 }
 
 type callEntry struct {
@@ -35,9 +36,9 @@ type argEntry struct {
 func JSON(o Options) ([]byte, error) {
 	rules := policyRules(o)
 	p := profile{DefaultAction: "SCMP_ACT_ERRNO"}
-	for _, a := range []string{"SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64"} {
-		p.ArchMap = append(p.ArchMap, archEntry{a})
-	}
+	// Without x32, which has the same architecture for the kernel, libseccomp kills a thread that makes
+	// one of its calls. The same rules apply to it; the filter of commands refuses them all.
+	p.ArchMap = []archEntry{{"SCMP_ARCH_X86_64", []string{"SCMP_ARCH_X32"}}, {"SCMP_ARCH_AARCH64", nil}}
 	free := callEntry{Action: "SCMP_ACT_ALLOW"}
 	for _, c := range calls {
 		r, ok := rules[c.name]
