@@ -60,7 +60,12 @@ func compileFilter(arch string, rules map[string]rule, refuse uint32) ([]byte, e
 	if !ok {
 		return nil, fmt.Errorf("%w: no system call filter for %s", atoll.ErrUnsupported, arch)
 	}
-	tree, err := buildSearch(buildSegments(m, rules, refuse))
+	return assemble(m, buildSegments(m, rules, refuse))
+}
+
+// assemble returns the program for segments of all call numbers, in order.
+func assemble(m architecture, list []segment) ([]byte, error) {
+	tree, err := buildSearch(list)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 	"github.com/atoll-sandbox/atoll/internal/isolation/landlock"
+	"github.com/atoll-sandbox/atoll/internal/isolation/seccomp"
 )
 
 // confinement is sent to the process that becomes a hypervisor: its user, the rights that it keeps,
@@ -101,6 +102,16 @@ func (c *confinement) dropRights(say *confineReply) error {
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("no new privileges: %w", err)
+	}
+	switch prog, err := seccomp.SpecialFileFilter(); {
+	case errors.Is(err, atoll.ErrUnsupported):
+		say.Weak = append(say.Weak, "set-user-id files can be made in shares: "+err.Error())
+	case err != nil:
+		return err
+	default:
+		if err := seccomp.Load(prog); err != nil {
+			return err
+		}
 	}
 	rules := landlock.Rules{Read: c.Read, Write: c.Write, Scope: true}
 	err := rules.Restrict()

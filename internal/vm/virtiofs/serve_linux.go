@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
+	"github.com/atoll-sandbox/atoll/internal/isolation/seccomp"
 )
 
 // Share is a directory to serve to a VM.
@@ -268,6 +270,7 @@ const maxFiles = 65536
 // ExecServer executes the server in this process, which Serve has started: it implements `atoll-guest
 // share PROGRAM ARGUMENT...`. It returns only an error, which Serve gets too.
 func ExecServer(program string, arguments []string) error {
+	runtime.LockOSThread() // the server keeps the filter of this thread
 	err := setUpNamespace()
 	if err == nil {
 		err = fmt.Errorf("%s: %w", program, unix.Exec(program, append([]string{program}, arguments...), []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}))
@@ -300,5 +303,9 @@ func setUpNamespace() error {
 		}
 	}
 	unix.Umask(0)
-	return unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+	prog, err := seccomp.SpecialFileFilter()
+	if err != nil {
+		return err
+	}
+	return seccomp.Load(prog) // sets no_new_privs, too
 }

@@ -199,6 +199,14 @@ func attackHost(with []string) (did []string) {
 	_, err = os.ReadFile(fmt.Sprintf("/proc/%d/environ", os.Getppid()))
 	try("read the monitor's environment", err)
 	try("become root", unix.Setuid(0))
+	try("make a set-user-id file", func() error {
+		fd, err := unix.MemfdCreate("", unix.MFD_CLOEXEC)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		return unix.Fchmod(fd, 0o4755)
+	}())
 	try("mount", unix.Mount("none", "/tmp", "tmpfs", 0, ""))
 	try("make a user namespace and mount", func() error {
 		if err := unix.Unshare(unix.CLONE_NEWUSER | unix.CLONE_NEWNS); err != nil {
