@@ -24,7 +24,7 @@ RACE_LOGIC := ./agent ./vfs ./shell ./client ./driver/virtual ./internal/agents/
 RACE_REAL := ./driver/microvm ./driver/namespace ./internal/guest ./internal/guest/shellexec ./internal/isolation/cgroup ./internal/isolation/jail \
 	./internal/vm/hypervisor ./internal/vm/vminit
 # Tests of size and of output, in which nothing meets: the detector makes them last minutes.
-RACE_SKIP := FuzzExecute|TestAuditIsBounded|TestChargesAreReleased|TestEditIsBounded|TestHostileScriptsTerminate|TestLargeUploadIsRefusedEarly|TestLogIsBounded|TestMemoryIsCharged|TestOpenAPI|TestQuotaBoundsMemory|TestRecordIsBounded|TestSlowWatcher|TestTenThousandCallsAtOnce|TestCompat|TestDeepTrees|TestDiskQuota|TestEveryWriteAndTruncate|TestHostile$$|TestLongLines|TestMountTooDeep|MatchBash|HistoryOfOwnerIsBounded
+RACE_SKIP := FuzzExecute|TestAuditIsBounded|TestAuditOfOneOwner|TestCarryIn|TestEventsAreBounded|TestEventsOfOneOwner|TestHistoryResponseIsBounded|TestJoinOver|TestMoreThanIsTaken|TestNotCertain|TestPoolRetriesMore|TestSandboxThatNeverAnswers|TestSyncOver|TestTreesThatGit|TestChargesAreReleased|TestEditIsBounded|TestHostileScriptsTerminate|TestLargeUploadIsRefusedEarly|TestLogIsBounded|TestMemoryIsCharged|TestOpenAPI|TestQuotaBoundsMemory|TestRecordIsBounded|TestSlowWatcher|TestTenThousandCallsAtOnce|TestCompat|TestDeepTrees|TestDiskQuota|TestEveryWriteAndTruncate|TestHostile$$|TestLongLines|TestMountTooDeep|MatchBash|HistoryOfOwnerIsBounded
 
 race: ## tests where goroutines meet, under the race detector: the logic tier, and the short tests against real sandboxes
 	CGO_ENABLED=1 $(GO) test -race -short -vet=off -p 3 -timeout 20m -skip '$(RACE_SKIP)' $(RACE_LOGIC)
