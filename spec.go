@@ -26,7 +26,7 @@ type Spec struct {
 	Labels map[string]string `json:"labels,omitempty"` // for filtering; drivers return them in Status
 
 	Image   string   `json:"image,omitempty"`   // source of the root file system; empty: the driver's default
-	Runtime string   `json:"runtime,omitempty"` // stronger isolation with the same driver, such as "runsc"; empty: the driver's own
+	Runtime string   `json:"runtime,omitempty"` // stronger isolation with the same driver, such as "runsc" or "sealed"; empty: the driver's own
 	Dir     string   `json:"dir,omitempty"`     // working directory; empty: the driver's default
 	Env     []string `json:"env,omitempty"`     // "K=V" for every command
 	User    string   `json:"user,omitempty"`    // empty: the driver's default
