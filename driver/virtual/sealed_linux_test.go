@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/atolltest"
@@ -224,4 +225,32 @@ func searchMemory(t *testing.T, pid int, text string) bool {
 		t.Fatal("nothing of the memory could be read")
 	}
 	return false
+}
+
+// TestSealedBombs runs the commands of TestBombsStayWithinTheLimit in sealed sandboxes. A worker may
+// end, with the reason; another sandbox goes on.
+func TestSealedBombs(t *testing.T) {
+	d := newSealing(t, "")
+	other := mustCreate(t, d, atoll.Spec{})
+	mustPrint(t, other, "x=kept")
+	for i, script := range strings.Split(strings.TrimSpace(bombFile), "\n")[1:] {
+		if i%3 != 0 {
+			continue
+		}
+		spec := atoll.Spec{Runtime: virtual.Sealed, Limits: atoll.Resources{Memory: bombMemory, Disk: bombDisk}}
+		s, err := d.Create(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Exec(t.Context(), atoll.Cmd{Args: []string{"bash", "-c", script}, Timeout: 5 * time.Second, MaxOutput: 64 << 10})
+		if err != nil && !errors.Is(err, atoll.ErrTimeout) && !errors.Is(err, atoll.ErrQuota) {
+			t.Errorf("%s: %v", script, err)
+		}
+		if err := s.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := mustPrint(t, other, "echo $x"); got != "kept\n" {
+		t.Errorf("the other sandbox: %q", got)
+	}
 }

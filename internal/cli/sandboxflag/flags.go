@@ -46,7 +46,7 @@ func (f *Flags) AddAll(cmd *cobra.Command) {
 	fl.StringVar(&f.netBytes, "net-bytes", "", "limit of the network in total, a `SIZE` like 2g")
 	fl.String("exec-timeout", "", "limit of each command, a `DURATION` like 30s, or never (default 5m)")
 	fl.String("image", "", "`IMAGE` of the root file system")
-	fl.StringVar(&f.runtime, "runtime", "", "container `RUNTIME` of the driver, for stronger isolation")
+	fl.StringVar(&f.runtime, "runtime", "", "stronger isolation by a `RUNTIME` of the driver: sealed, runsc…")
 	fl.StringVar(&f.pod.StorageClass, "storage-class", "", "volume of a pod's working directory: a `CLASS` of the cluster, default, none or memory")
 	fl.StringVar(&f.pod.Template, "template", "", "claim the pod from agent-sandbox: a `NAME` of its warm pools or templates")
 	f.addMachine(cmd)
