@@ -44,6 +44,8 @@ type sealedSandbox struct {
 	scratch   string                // host directory with forked, if the sandbox is not stored
 	forks     map[string]*directory // places of forks that are being made
 	destroyed bool
+	used      time.Time   // when the last operation began
+	idle      *time.Timer // ends a worker without work; nil: none was needed
 }
 
 var (
@@ -157,7 +159,7 @@ func (s *sealedSandbox) discard(place *directory) error {
 func (d *Driver) newSealed(id string, spec atoll.Spec, dir *directory) *sealedSandbox {
 	s := &sealedSandbox{d: d, id: id, spec: spec, dir: dir}
 	s.link = guest.Link{
-		ID: id, Connect: s.connect, ExplainError: s.explainEnd,
+		ID: id, Connect: s.connect, ExplainError: s.explainEnd, BeforeOp: s.noteUse,
 		// The worker completes commands; these timeouts only bound a worker that does not answer.
 		Spec: atoll.Spec{Timeouts: atoll.Timeouts{Exec: specTimeout(spec), Transfer: spec.Timeouts.Transfer}},
 	}
@@ -239,6 +241,59 @@ func workerMemory(spec atoll.Spec) int64 {
 	}
 	n := memoryOf(spec)
 	return n + n/4 + workerMargin
+}
+
+// noteUse notes that an operation begins.
+func (s *sealedSandbox) noteUse(string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = time.Now()
+	if s.exists && s.d.idleWorker() > 0 && s.idle == nil && !s.destroyed {
+		s.idle = time.AfterFunc(s.d.idleWorker(), s.endIdle)
+	}
+	return nil
+}
+
+// endIdle ends the worker of a stored sandbox that has nothing to do: what it has done is saved, and
+// the next operation starts another.
+func (s *sealedSandbox) endIdle() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s.mu.Lock()
+	w, rest := s.worker, s.d.idleWorker()-time.Since(s.used)
+	s.mu.Unlock()
+	if rest <= 0 && w != nil && !w.hasEnded() && !s.link.InUse() {
+		var list []atoll.Terminal
+		c, err := s.link.Client(ctx)
+		if err == nil {
+			err = c.Call(ctx, guest.OpTerminalList, nil, &list)
+		}
+		if err == nil && len(list) > 0 {
+			rest = s.d.idleWorker()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.destroyed || s.worker != w:
+		s.idle = nil
+	case rest > 0 || time.Since(s.used) < s.d.idleWorker() || s.link.InUse():
+		s.idle.Reset(max(rest, s.d.idleWorker()/8))
+	default:
+		s.idle = nil
+		s.link.Disconnect()
+		if w != nil {
+			go w.kill()
+		}
+	}
+}
+
+// idleWorker returns the time without operations after which a worker ends; not positive: none.
+func (d *Driver) idleWorker() time.Duration {
+	if d.WorkerIdle == 0 {
+		return DefaultWorkerIdle
+	}
+	return d.WorkerIdle
 }
 
 // explainEnd adds to the error of a worker that does not answer why it has ended.

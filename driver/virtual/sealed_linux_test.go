@@ -156,19 +156,21 @@ func TestCrashEndsOneSandbox(t *testing.T) {
 func TestSealedMemoryIsLimited(t *testing.T) {
 	d := newSealing(t, "")
 	mustCreate(t, d, atoll.Spec{Limits: atoll.Resources{Memory: 32 << 20, Disk: 16 << 20}})
-	var limited int
+	if n := workersWithLimit(t); n != 1 {
+		t.Errorf("%d of the workers have a limit of memory, want 1: the others wait for a sandbox", n)
+	}
+}
+
+// workersWithLimit returns the number of workers whose memory is limited: those with a sandbox.
+func workersWithLimit(t *testing.T) (n int) {
+	t.Helper()
 	for _, pid := range listWorkers(t) {
 		var l unix.Rlimit
-		if err := unix.Prlimit(pid, unix.RLIMIT_DATA, nil, &l); err != nil {
-			t.Fatal(err)
-		}
-		if l.Max < 400<<20 {
-			limited++
+		if err := unix.Prlimit(pid, unix.RLIMIT_DATA, nil, &l); err == nil && l.Max < 600<<20 { // else it has ended
+			n++
 		}
 	}
-	if limited != 1 {
-		t.Errorf("%d of the workers have a limit of memory, want 1: the others wait for a sandbox", limited)
-	}
+	return n
 }
 
 func TestSealedHasNoSecrets(t *testing.T) {
@@ -252,5 +254,27 @@ func TestSealedBombs(t *testing.T) {
 	}
 	if got := mustPrint(t, other, "echo $x"); got != "kept\n" {
 		t.Errorf("the other sandbox: %q", got)
+	}
+}
+
+func TestIdleWorkerEnds(t *testing.T) {
+	d := newSealing(t, t.TempDir())
+	d.WorkerIdle = 10 * time.Millisecond
+	s := mustCreate(t, d, atoll.Spec{})
+	mustPrint(t, s, "echo saved > /f; x=kept")
+	before := workersWithLimit(t)
+	testenv.WaitFor(t, "the end of the idle worker", func() bool { return workersWithLimit(t) < before })
+	if got := mustPrint(t, s, "cat /f; echo $x"); got != "saved\nkept\n" {
+		t.Errorf("afterwards: %q", got)
+	}
+	if _, err := s.(atoll.Terminals).OpenTerminal(t.Context(), atoll.TerminalSpec{Name: "one"}); err != nil {
+		t.Fatal(err)
+	}
+	other := mustCreate(t, d, atoll.Spec{})
+	mustPrint(t, other, "true")
+	testenv.WaitFor(t, "the end of the other worker, which has no terminal", func() bool { return workersWithLimit(t) < 2 })
+	list, err := s.(atoll.Terminals).ListTerminals(t.Context())
+	if err != nil || len(list) != 1 {
+		t.Errorf("the terminals: %v, %v", list, err)
 	}
 }

@@ -35,6 +35,10 @@ const (
 	DefaultDir      = "/"
 )
 
+// DefaultWorkerIdle is the time without operations after which the process of a stored sealed sandbox
+// ends.
+const DefaultWorkerIdle = 5 * time.Minute
+
 // Driver builds virtual sandboxes. The zero Driver keeps them in memory. Its fields must not
 // change once it is used.
 type Driver struct {
@@ -57,6 +61,10 @@ type Driver struct {
 	// SealOthers seals the sandboxes of all owners but [atoll.Local], as if their Spec asked for
 	// the runtime [Sealed]. A Spec without an owner is local.
 	SealOthers bool
+
+	// WorkerIdle is the time without operations after which the process of a stored sealed
+	// sandbox ends; the next operation starts another. 0: DefaultWorkerIdle, negative: never.
+	WorkerIdle time.Duration
 
 	// Helpers finds atoll-worker, the program of sealed sandboxes.
 	Helpers helper.Finder

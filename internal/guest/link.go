@@ -119,6 +119,13 @@ func (l *Link) runAttempt(ctx context.Context, a *attempt) {
 	}
 }
 
+// InUse reports whether an operation is in progress: its stream is open.
+func (l *Link) InUse() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pending != nil || l.client != nil && l.client.mux.NumStreams() > 0
+}
+
 // Disconnect closes the connection if there is one, and restarts a running attempt to connect. It
 // does not block.
 func (l *Link) Disconnect() {
