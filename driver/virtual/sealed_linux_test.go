@@ -262,8 +262,7 @@ func TestIdleWorkerEnds(t *testing.T) {
 	d.WorkerIdle = 10 * time.Millisecond
 	s := mustCreate(t, d, atoll.Spec{})
 	mustPrint(t, s, "echo saved > /f; x=kept")
-	before := workersWithLimit(t)
-	testenv.WaitFor(t, "the end of the idle worker", func() bool { return workersWithLimit(t) < before })
+	testenv.WaitFor(t, "the end of the idle worker", func() bool { return workersWithLimit(t) == 0 })
 	if got := mustPrint(t, s, "cat /f; echo $x"); got != "saved\nkept\n" {
 		t.Errorf("afterwards: %q", got)
 	}
