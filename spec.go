@@ -168,7 +168,9 @@ type Network struct {
 	// Allow lists the allowed targets: "example.com", "*.example.com:443",
 	// "https://example.com/api/", "192.0.2.7:8080", "GET,HEAD https://example.com/",
 	// "10.0.0.0/8". Private and link-local addresses are allowed only if they are listed as
-	// addresses. "host.atoll.internal" stands for the loopback addresses of the host.
+	// addresses. An address opens no name: a request whose Host or TLS server name is a name
+	// needs a rule for that name too. "host.atoll.internal" stands for the loopback addresses
+	// of the host.
 	Allow []string `json:"allow,omitempty"`
 
 	// Deny lists forbidden targets in the same syntax. It overrides Mode and Allow.

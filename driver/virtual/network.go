@@ -70,7 +70,7 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		if asked != host {
-			return n.http.RoundTrip(req) // without the headers of either
+			return n.http.RoundTrip(req.WithContext(context.WithValue(req.Context(), askedHost{}, asked))) // without the headers of either
 		}
 	}
 	if headers := n.rules.Headers(scheme, host, port, req.Method, path); len(headers) > 0 {
@@ -81,6 +81,9 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	return n.http.RoundTrip(req)
 }
+
+// askedHost is the key of the Host of a request in its context, if it differs from that of its URL.
+type askedHost struct{}
 
 // parseHostPort returns the host and port of a URL or of a Host field.
 func parseHostPort(text, scheme string) (string, uint16, error) {
@@ -119,6 +122,12 @@ func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, er
 		if no := n.rules.CheckAddress(host, a, port).Err(); no != nil {
 			err = no
 			continue
+		}
+		if asked, ok := ctx.Value(askedHost{}).(string); ok {
+			if no := n.rules.CheckAddress(asked, a, port).Err(); no != nil {
+				err = no
+				continue
+			}
 		}
 		var c net.Conn
 		if c, err = d.DialContext(ctx, proto, netip.AddrPortFrom(a, port).String()); err == nil {

@@ -331,9 +331,12 @@ func (r *Rules) CheckAddress(host string, a netip.Addr, port uint16) Verdict {
 	}
 	literal, err := netip.ParseAddr(host)
 	itself := err == nil && unwrapNAT64(literal) == a
+	// A rule about an address is about requests to it by address. A name that leads there needs a
+	// rule of its own: its mode alone does not open the private network to it.
+	listed := itself || slices.ContainsFunc(r.allow, func(x rule) bool { return x.matches(host, port) })
 	for i := range r.allow {
 		x := &r.allow[i]
-		if (x.port == 0 || x.port == port) && (x.namesAddress(a) && (itself || x.scheme == "" && !x.isNarrow()) || x.host == HostName && host == HostName && a.IsLoopback()) {
+		if (x.port == 0 || x.port == port) && (listed && x.namesAddress(a) && (itself || x.scheme == "" && !x.isNarrow()) || x.host == HostName && host == HostName && a.IsLoopback()) {
 			return Verdict{Allowed: true, Rule: x.text}
 		}
 	}
@@ -344,6 +347,25 @@ func (r *Rules) CheckAddress(host string, a netip.Addr, port uint16) Verdict {
 		return newDenial("", "%s is not a public address, and no rule names it", a)
 	}
 	return newDenial("", "%s has no address that this sandbox may connect to: %s is not a public one", host, a)
+}
+
+// CheckServerName returns the verdict on a connection to an address whose content names another host:
+// the server name of TLS, or the Host of HTTP. The rules about the address do not apply to that host;
+// it needs to be allowed itself, and allowed to lead to the address.
+func (r *Rules) CheckServerName(scheme, host string, a netip.Addr, port uint16) Verdict {
+	if v := r.CheckOpaque(scheme, host, port); !v.Allowed {
+		return v
+	}
+	return r.CheckAddress(host, a, port)
+}
+
+// CheckHostField returns the verdict on an HTTP request to an address whose Host is another one; see
+// CheckServerName.
+func (r *Rules) CheckHostField(scheme, host string, a netip.Addr, port uint16, method, path string) Verdict {
+	if v := r.CheckRequest(scheme, host, port, method, path); !v.Allowed {
+		return v
+	}
+	return r.CheckAddress(host, a, port)
 }
 
 // Redact hides the values of headers in a text.

@@ -1,0 +1,87 @@
+package egress
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// handshake performs TLS with a server name and reports whether the server answered it.
+func handshake(c net.Conn, name string) bool {
+	return tls.Client(c, &tls.Config{ServerName: name, InsecureSkipVerify: true}).Handshake() == nil //nolint:gosec // the name is the test
+}
+
+// tunnel opens a tunnel through the proxy.
+func (w *world) tunnel(target string) net.Conn {
+	w.t.Helper()
+	c := w.proxy()
+	fmt.Fprintf(c, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", target, target)
+	if line, err := bufio.NewReaderSize(c, 39).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
+		w.t.Fatalf("CONNECT %s: %q, %v", target, line, err)
+	}
+	return c
+}
+
+// An allowed address must not open the names behind it.
+func TestAttackNamesBehindAddress(t *testing.T) {
+	for what, c := range map[string]struct {
+		n     atoll.Network
+		named bool // whether the name is reached
+	}{
+		"only the address":        {atoll.Network{Allow: []string{private}}, false},
+		"a range":                 {atoll.Network{Allow: []string{"10.0.0.0/8"}}, false},
+		"nat":                     {atoll.Network{Mode: atoll.NetworkNAT, Allow: []string{private}}, false},
+		"the name, another port":  {atoll.Network{Mode: atoll.NetworkNAT, Allow: []string{private, "secret.corp:9"}}, false},
+		"the name is denied":      {atoll.Network{Allow: []string{private, "secret.corp"}, Deny: []string{"secret.corp"}}, false},
+		"one path of the name":    {atoll.Network{Allow: []string{private, "http://secret.corp/open/"}}, false},
+		"the name is allowed too": {atoll.Network{Allow: []string{private, "secret.corp"}}, true},
+	} {
+		w := newWorld(t, c.n)
+		w.names["secret.corp"] = []string{private}
+		w.web(private + ":80")
+		w.webTLS(private + ":443")
+		if got := get(w.client("direct", nil), "http://"+private+"/x"); !strings.HasPrefix(got, "GET ") {
+			t.Errorf("%s: the address itself: %q", what, got)
+		}
+		if !handshake(w.to(private+":443"), "") || !handshake(w.tunnel(private+":443"), "") {
+			t.Errorf("%s: TLS to the address itself is refused", what)
+		}
+		for _, way := range ways {
+			if got := get(w.client(way, nil), "http://secret.corp/x"); strings.HasPrefix(got, "GET ") != c.named {
+				t.Errorf("%s: the name (%s): %q", what, way, got)
+			}
+		}
+		request := "GET /x HTTP/1.1\r\nHost: secret.corp\r\nConnection: close\r\n\r\n"
+		for way, conn := range map[string]net.Conn{"direct": w.to(private + ":80"), "tunnel": w.tunnel(private + ":80")} {
+			if got := say(t, conn, request); strings.Contains(got, "GET secret.corp/x") != c.named || strings.Contains(got, "403") == c.named {
+				t.Errorf("%s: its Host (%s): %q", what, way, got)
+			}
+		}
+		for way, conn := range map[string]net.Conn{"direct": w.to(private + ":443"), "tunnel": w.tunnel(private + ":443")} {
+			if handshake(conn, "secret.corp") != c.named {
+				t.Errorf("%s: its name in TLS (%s): %v", what, way, !c.named)
+			}
+		}
+	}
+}
+
+// Replaced rules end a connection to an address that asks for a name which is no longer allowed.
+func TestReplacedRulesEndNamesBehindAddress(t *testing.T) {
+	w := newWorld(t, atoll.Network{Allow: []string{private, "secret.corp"}})
+	w.webTLS(private + ":443")
+	c := tls.Client(w.to(private+":443"), &tls.Config{ServerName: "secret.corp", InsecureSkipVerify: true}) //nolint:gosec // the name is the test
+	if err := c.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.s.setRules(atoll.Network{Allow: []string{private}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil || timedOut(err) {
+		t.Errorf("it goes on: %v", err)
+	}
+}
