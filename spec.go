@@ -171,6 +171,10 @@ type Network struct {
 	// addresses. An address opens no name: a request whose Host or TLS server name is a name
 	// needs a rule for that name too. "host.atoll.internal" stands for the loopback addresses
 	// of the host.
+	//
+	// "registry.corp=10.1.2.3", "registry.corp:443=10.1.2.3" and "*.corp=10.0.0.0/8" allow a
+	// name that leads to private addresses, as in split DNS: the name, not the addresses
+	// themselves. With a single address the name is not resolved but dialled there.
 	Allow []string `json:"allow,omitempty"`
 
 	// Deny lists forbidden targets in the same syntax. It overrides Mode and Allow.

@@ -112,9 +112,11 @@ func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	addrs, err := resolveHost(ctx, host)
-	if err != nil {
-		return nil, err
+	addrs := n.rules.Addresses(host, port)
+	if len(addrs) == 0 {
+		if addrs, err = resolveHost(ctx, host); err != nil {
+			return nil, err
+		}
 	}
 	err = fmt.Errorf("%w: %s has no address that this sandbox may connect to", atoll.ErrDenied, host)
 	var d net.Dialer

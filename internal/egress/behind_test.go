@@ -85,3 +85,36 @@ func TestReplacedRulesEndNamesBehindAddress(t *testing.T) {
 		t.Errorf("it goes on: %v", err)
 	}
 }
+
+// A rule NAME=ADDRESS allows a name to lead to private addresses, and nothing else on them.
+func TestNamesOfPrivateAddresses(t *testing.T) {
+	w := newWorld(t, atoll.Network{Mode: atoll.NetworkNAT, Allow: []string{"registry.corp=10.1.2.3", "port.corp:80=10.1.2.3", "*.lan=10.0.0.0/8"}})
+	for _, name := range []string{"a.lan", "other.corp"} {
+		w.names[name] = []string{private}
+	}
+	w.names["far.lan"], w.names["registry.corp"] = []string{"192.168.1.1"}, []string{"192.168.1.1"}
+	w.web(private+":80", private+":8080", "192.168.1.1:80")
+	w.webTLS(private + ":443")
+	for _, way := range ways {
+		c := w.client(way, nil)
+		for url, works := range map[string]bool{
+			"http://registry.corp/": true, "http://port.corp/": true, "http://a.lan/": true, "http://registry.corp:8080/": true,
+			"http://port.corp:8080/": false, "http://far.lan/": false, "http://other.corp/": false, "http://" + private + "/": false, "http://x.registry.corp/": false,
+		} {
+			if got := get(c, url); strings.HasPrefix(got, "GET ") != works {
+				t.Errorf("%s %s: %q", way, url, got)
+			}
+		}
+	}
+	tls, err := w.dialName("registry.corp", "443")
+	if err != nil || !handshake(tls, "registry.corp") {
+		t.Errorf("TLS: %v", err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, name := range w.asked {
+		if name == "registry.corp" || name == "port.corp" && !strings.Contains(strings.Join(w.dialed, " "), ":8080") {
+			t.Errorf("%s was resolved", name)
+		}
+	}
+}

@@ -125,10 +125,18 @@ func (n *network) resolveHost(ctx context.Context, host string) ([]netip.Addr, e
 	return list, err
 }
 
+// resolveAllowed returns the addresses that a rule assigns to a host, or those to which it resolves.
+func (n *network) resolveAllowed(ctx context.Context, rules *policy.Rules, host string, port uint16) ([]netip.Addr, error) {
+	if list := rules.Addresses(host, port); len(list) > 0 {
+		return list, nil
+	}
+	return n.resolveHost(ctx, host)
+}
+
 // dialAllowed connects to the first address of a host that the rules allow. It dials exactly the
 // address that was checked.
 func (n *network) dialAllowed(ctx context.Context, rules *policy.Rules, host string, port uint16) (net.Conn, netip.Addr, error) {
-	addrs, err := n.resolveHost(ctx, host)
+	addrs, err := n.resolveAllowed(ctx, rules, host, port)
 	if err != nil {
 		return nil, netip.Addr{}, err
 	}

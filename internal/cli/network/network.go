@@ -23,8 +23,10 @@ func (a commands) networkCommand() *cobra.Command {
 		Short: "Manage the network policy of a sandbox",
 		Long: `Manage the network policy of a sandbox. Changes take effect at once, also for
 running programs, and persist when the sandbox stops. An ENTRY is NAME,
-NAME:PORT, *.NAME, a URL prefix, or an address. Addresses of this machine or
-its network need the scope host.`,
+NAME:PORT, *.NAME, a URL prefix, or an address. NAME=ADDRESS allows a name that
+leads to a private address or range, as in registry.corp:443=10.1.2.3 and
+*.corp=10.0.0.0/8; an address alone opens no name behind it. Addresses of this
+machine or its network need the scope host.`,
 		Args: app.UnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -110,7 +110,7 @@ The exit status is 3 with --no-attach if the sandbox runs already.`,
 	no := fl.VarPF(&sandboxflag.Negation{Flag: fl.Lookup("nested")}, "no-nested", "", "the opposite of --nested")
 	no.NoOptDefVal = "true"
 	fl.String("network", "", "`MODE`: none, nat, bridge or open (default none)")
-	fl.StringArray("allow", nil, "allow `HOST`: NAME, *.NAME:PORT or a URL prefix (repeatable)")
+	fl.StringArray("allow", nil, "allow `HOST`: NAME, *.NAME:PORT, NAME=ADDRESS or a URL prefix (repeatable)")
 	fl.StringArrayVarP(&f.spec.Env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME to copy it from here (repeatable)")
 	fl.StringArrayVar(&f.spec.EnvFiles, "env-file", nil, "`FILE` of NAME=VALUE lines (repeatable)")
 	return cmd

@@ -38,7 +38,7 @@ func (f *Flags) AddAll(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.dir, "dir", "", "working `DIRECTORY` (default: the first workspace, else the driver's)")
 	fl.String("network", "", "`MODE`: none, nat, bridge or open (default none)")
-	fl.StringArray("allow", nil, "allow `HOST`: NAME, *.NAME:PORT or a URL prefix (repeatable)")
+	fl.StringArray("allow", nil, "allow `HOST`: NAME, *.NAME:PORT, NAME=ADDRESS or a URL prefix (repeatable)")
 	fl.StringArrayVar(&f.deny, "deny", nil, "deny `HOST`, also if another rule allows it (repeatable)")
 	fl.StringArrayVar(&f.headers, "header", nil, "add a header to requests to a host, `NAME=VALUE@HOST`; ${NAME} in it is a --secret, which then stays outside the sandbox (repeatable)")
 	fl.BoolVar(&f.inspect, "inspect", false, "intercept TLS of hosts that have headers or rules with a path")

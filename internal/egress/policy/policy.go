@@ -65,8 +65,16 @@ func New(n atoll.Network) (*Rules, error) {
 		return rules
 	}
 	r.allow, r.deny = list("allow", n.Allow), list("deny", n.Deny)
+	for i := range r.deny {
+		if r.deny[i].leadsTo.IsValid() {
+			bad("network deny[%d] %q: only allow can have NAME=ADDRESS: deny the name or the address", i, truncate(r.deny[i].text))
+		}
+	}
 	for i, h := range n.Headers {
 		one, err := parse(h.Host)
+		if err == nil && one.leadsTo.IsValid() {
+			err = fmt.Errorf("%w: %q: a header is for a host, without =ADDRESS", atoll.ErrInvalid, truncate(h.Host))
+		}
 		if err == nil {
 			err = checkHeader(h)
 		}
@@ -336,6 +344,9 @@ func (r *Rules) CheckAddress(host string, a netip.Addr, port uint16) Verdict {
 	listed := itself || slices.ContainsFunc(r.allow, func(x rule) bool { return x.matches(host, port) })
 	for i := range r.allow {
 		x := &r.allow[i]
+		if x.leadsTo.IsValid() && x.leadsTo.Contains(a) && x.matches(host, port) {
+			return Verdict{Allowed: true, Rule: x.text}
+		}
 		if (x.port == 0 || x.port == port) && (listed && x.namesAddress(a) && (itself || x.scheme == "" && !x.isNarrow()) || x.host == HostName && host == HostName && a.IsLoopback()) {
 			return Verdict{Allowed: true, Rule: x.text}
 		}
@@ -347,6 +358,18 @@ func (r *Rules) CheckAddress(host string, a netip.Addr, port uint16) Verdict {
 		return newDenial("", "%s is not a public address, and no rule names it", a)
 	}
 	return newDenial("", "%s has no address that this sandbox may connect to: %s is not a public one", host, a)
+}
+
+// Addresses returns the addresses that rules of the form NAME=ADDRESS assign to a name, which then is
+// not resolved; nil: there are none.
+func (r *Rules) Addresses(host string, port uint16) []netip.Addr {
+	var list []netip.Addr
+	for i := range r.allow {
+		if x := &r.allow[i]; x.leadsTo.IsValid() && x.leadsTo.IsSingleIP() && x.matches(host, port) {
+			list = append(list, x.leadsTo.Addr())
+		}
+	}
+	return list
 }
 
 // CheckServerName returns the verdict on a connection to an address whose content names another host:

@@ -55,11 +55,32 @@ func TestCheckNamesEveryMistake(t *testing.T) {
 	}
 }
 
+func TestNameAddressMistakes(t *testing.T) {
+	for bad, want := range map[string]string{
+		"a.corp=": "ADDRESS or ADDRESS/BITS", "a.corp=b.corp": "ADDRESS or ADDRESS/BITS", "a.corp=10.1.2.3:443": "a port belongs to the name", "a.corp=10.0.0.1/8": "must begin at 10.0.0.0/8",
+		"a.corp=0.0.0.0/0": "private addresses", "a.corp=8.0.0.0/8": "private addresses", "10.1.2.3=10.1.2.4": "only a name", "10.0.0.0/8=10.1.2.4": "only a name", "a.corp=fe80::1%lo": "ADDRESS",
+		"host.atoll.internal=10.1.2.3": "its own addresses", "https://a.corp=10.1.2.3": "NAME:PORT=ADDRESS", "=10.1.2.3": "must be a name", "*=10.1.2.3": "must be a name", "a.corp=10.1.2.3=10.1.2.4": "ADDRESS",
+	} {
+		err := Check(atoll.Network{Allow: []string{bad}})
+		if !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", bad, err, want)
+		}
+	}
+	for what, n := range map[string]atoll.Network{
+		"deny": {Deny: []string{"a.corp=10.1.2.3"}}, "headers": {Headers: []atoll.Header{{Host: "a.corp=10.1.2.3", Name: "X"}}},
+	} {
+		if err := Check(n); !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), "=ADDRESS") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // Private says of every rule that lets a non-public address through that it does.
 func TestPrivateIsNoLessThanTheRules(t *testing.T) {
 	for _, entry := range []string{
 		"10.0.0.0/8", "[10.0.0.0/8]:80", "10.1.2.3", "[fd00::/8]:80", "http://10.1.2.3/", "GET http://10.1.2.3/", "[::ffff:10.1.2.3]:80", "0.0.0.0/0", "8.0.0.0/5", "::/0",
 		"host.atoll.internal", "HOST.ATOLL.INTERNAL.:80", "169.254.0.0/16", "100.100.100.200", "168.63.129.16", "example.com", "*.atoll.internal", "64:ff9b::a01:203", "64:ff9b::/96",
+		"example.com=10.1.2.3", "example.com:80=127.0.0.1", "*.com=10.0.0.0/8", "example.com=fd00::/8", "example.com=[fd00::1]", "example.com=::ffff:10.1.2.3", "example.com=64:ff9b::a01:203", "example.com=8.8.8.8",
 	} {
 		n := atoll.Network{Allow: []string{entry}}
 		r, err := New(n)

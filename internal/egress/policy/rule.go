@@ -21,12 +21,14 @@ type rule struct {
 	prefix  netip.Prefix // one address, or a range
 	port    uint16       // 0: any
 	path    string       // path prefix; empty: any
+	leadsTo netip.Prefix // of NAME=ADDRESS: addresses to which the name may lead
 }
 
 // parse parses an entry:
 //
 //	example.com  *.example.com:443  192.0.2.7:8080  10.0.0.0/8  [2001:db8::/32]:443
 //	https://example.com/api/  GET,HEAD https://example.com/api/
+//	registry.corp=10.1.2.3  *.corp:443=10.0.0.0/8
 func parse(text string) (rule, error) {
 	bad := func(why string) (rule, error) {
 		return rule{}, fmt.Errorf("%w: %q: %s", atoll.ErrInvalid, truncate(text), why)
@@ -61,10 +63,61 @@ func parse(text string) (rule, error) {
 	} else if r.methods != nil {
 		return bad("methods must precede a URL")
 	}
-	if why := r.parseHostPort(rest); why != "" {
+	host, target, mapped := strings.Cut(rest, "=")
+	if mapped && r.scheme != "" {
+		return bad("a URL can't have =ADDRESS: write NAME=ADDRESS or NAME:PORT=ADDRESS")
+	}
+	if why := r.parseHostPort(host); why != "" {
+		return bad(why)
+	}
+	if !mapped {
+		return r, nil
+	}
+	if why := r.parseTarget(target); why != "" {
 		return bad(why)
 	}
 	return r, nil
+}
+
+// parseTarget parses the ADDRESS or ADDRESS/BITS of NAME=ADDRESS. It returns what is wrong, or "".
+func (r *rule) parseTarget(text string) string {
+	switch {
+	case r.prefix.IsValid():
+		return "only a name can lead to an address: write NAME=ADDRESS"
+	case r.host == HostName:
+		return HostName + " has its own addresses"
+	}
+	bare := text
+	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+		bare = text[1 : len(text)-1]
+	}
+	if a, err := netip.ParseAddr(bare); err == nil && a.Zone() == "" {
+		a = unwrapNAT64(a)
+		r.leadsTo = netip.PrefixFrom(a, a.BitLen())
+		return ""
+	}
+	p, err := netip.ParsePrefix(bare)
+	switch {
+	case err != nil && strings.Contains(text, "."):
+		return "after '=' must be ADDRESS or ADDRESS/BITS; a port belongs to the name, as in NAME:443=ADDRESS"
+	case err != nil:
+		return "after '=' must be ADDRESS or ADDRESS/BITS"
+	case p.Masked() != p:
+		return "the range must begin at " + p.Masked().String()
+	case p.Addr().Is4In6():
+		return "write it as an IPv4 range"
+	case !isReserved(p):
+		return "the range must be one of private addresses, such as 10.0.0.0/8: public ones need no '='"
+	}
+	r.leadsTo = p
+	return ""
+}
+
+// isReserved reports whether a range contains no public address.
+func isReserved(prefix netip.Prefix) bool {
+	return slices.ContainsFunc(reservedRanges, func(p netip.Prefix) bool {
+		return p.Bits() <= prefix.Bits() && p.Contains(prefix.Addr())
+	})
 }
 
 // parseHostPort parses HOST[:PORT]. It returns what is wrong, or "".
@@ -133,9 +186,7 @@ func (r *rule) namesAddress(a netip.Addr) bool {
 	if !r.prefix.IsValid() || !r.prefix.Contains(a) {
 		return false
 	}
-	return r.prefix.IsSingleIP() || slices.ContainsFunc(reservedRanges, func(p netip.Prefix) bool {
-		return p.Bits() <= r.prefix.Bits() && p.Contains(r.prefix.Addr())
-	})
+	return r.prefix.IsSingleIP() || isReserved(r.prefix)
 }
 
 // allowsRequest reports whether a request matches the rule as the server will read its path. An
