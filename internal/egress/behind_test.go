@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/net/dns/dnsmessage"
+
 	"github.com/atoll-sandbox/atoll"
 )
 
@@ -116,5 +118,38 @@ func TestNamesOfPrivateAddresses(t *testing.T) {
 		if name == "registry.corp" || name == "port.corp" && !strings.Contains(strings.Join(w.dialed, " "), ":8080") {
 			t.Errorf("%s was resolved", name)
 		}
+	}
+}
+
+// A refused program sees the rule that would allow its connection; so do the log and subscribers.
+func TestDenialsSayTheRule(t *testing.T) {
+	const rule = `the rule "registry.corp:80=10.1.2.3" would allow it`
+	for _, way := range ways {
+		w := newWorld(t, atoll.Network{Allow: []string{"registry.corp"}})
+		w.names["registry.corp"] = []string{private}
+		notes := make(chan atoll.Connection, 10)
+		w.s.notify = func(c atoll.Connection) { notes <- c }
+		if got := get(w.client(way, nil), "http://registry.corp/"); way != "socks" && !strings.Contains(got, rule) {
+			t.Errorf("%s: the program sees %q", way, got)
+		}
+		w.served.Wait()
+		if c := w.last(); c.Allowed || !strings.Contains(c.Reason, rule) {
+			t.Errorf("%s: the log has %+v", way, c)
+		}
+		if c := <-notes; !strings.Contains(c.Reason, rule) {
+			t.Errorf("%s: subscribers get %+v", way, c)
+		}
+		tls, err := w.dialName("registry.corp", "443")
+		if err != nil || handshake(tls, "registry.corp") {
+			t.Errorf("%s: TLS: %v", way, err)
+		}
+	}
+	w := newWorld(t, atoll.Network{})
+	_, m := w.resolve("example.org.", dnsmessage.TypeA)
+	if len(m.Additionals) != 1 {
+		t.Fatalf("%+v", m)
+	}
+	if got := string(m.Additionals[0].Body.(*dnsmessage.OPTResource).Options[0].Data); !strings.Contains(got, `the rule "example.org" would allow it`) {
+		t.Errorf("DNS: %q", got)
 	}
 }

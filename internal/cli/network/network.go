@@ -294,7 +294,7 @@ func connectionRow(c atoll.Connection) []string {
 	if c.Duration > 0 {
 		took = output.RoundDuration(c.Duration).String()
 	}
-	return []string{c.Time.Local().Format(time.DateTime), c.Protocol, output.OneLine(target), connectionResult(c), output.FormatBytes(c.Sent), output.FormatBytes(c.Received), took, output.OneLine(output.DashIfEmpty(why))}
+	return []string{c.Time.Local().Format(time.DateTime), c.Protocol, output.OneLine(target), connectionResult(c), output.FormatBytes(c.Sent), output.FormatBytes(c.Received), took, output.DashIfEmpty(strings.Join(strings.Fields(why), " "))} // the rule at its end is not shortened
 }
 
 func yesNo(yes bool) string {

@@ -402,10 +402,13 @@ func (a commands) finishStages(ctx context.Context, r *upRun, w *pairing.Pair) e
 	return a.startAll(ctx, r, w)
 }
 
-// runStep runs a prepare command in the workspace and shows its output.
+// runStep runs a prepare command in the workspace and shows its output, and the connections that were
+// denied meanwhile.
 func (a commands) runStep(ctx context.Context, w *pairing.Pair, c projectfile.Command) error {
 	out := &outputTail{a: a}
+	stop := followDenials(ctx, w.Sandbox, a.Progress)
 	exit, err := w.Sandbox.Exec(ctx, atoll.Cmd{Args: c.Args, Shell: c.Shell, Dir: project.Workspace, Stdout: out, Stderr: out, Timeout: stepTime})
+	stop()
 	last := out.lastLines()
 	switch {
 	case err != nil:

@@ -143,7 +143,7 @@ func (r *Rules) Inspects() bool { return r.inspect }
 type Verdict struct {
 	Allowed bool
 	Rule    string // entry that decided; empty: the mode
-	Reason  string // why it is denied
+	Reason  string // why it is denied, with the rule that would allow it if there is one
 }
 
 // Err returns nil if the verdict allows, else a *Denial.
@@ -166,6 +166,12 @@ func newDenial(rule, format string, a ...any) Verdict {
 	return Verdict{Rule: rule, Reason: fmt.Sprintf(format, a...)}
 }
 
+// suggest appends the rule that would allow what a verdict denies.
+func suggest(v Verdict, rule string) Verdict {
+	v.Reason += fmt.Sprintf("; the rule %q would allow it", rule)
+	return v
+}
+
 // Name returns the verdict on looking up a name, in the form of Host. If it is denied, nothing of
 // this name can be reached.
 func (r *Rules) Name(host string) Verdict {
@@ -184,8 +190,9 @@ func (r *Rules) Name(host string) Verdict {
 
 // decideByMode returns the verdict of the mode on a host that no rule matches.
 func (r *Rules) decideByMode(host, port string) Verdict {
+	place := joinHostPort(host, port)
 	if host == HostName && r.mode != atoll.NetworkOpen {
-		return newDenial("", "%s is not on this sandbox's list of allowed hosts", joinHostPort(host, port))
+		return suggest(newDenial("", "%s is not on this sandbox's list of allowed hosts", place), place)
 	}
 	a, err := netip.ParseAddr(host)
 	a = unwrapNAT64(a)
@@ -195,9 +202,9 @@ func (r *Rules) decideByMode(host, port string) Verdict {
 	case (r.mode == atoll.NetworkOpen || r.mode == atoll.NetworkBridge) && (err != nil || !containsAddr(metadataRanges, a)):
 		return Verdict{Allowed: true}
 	case r.mode != atoll.NetworkNone:
-		return newDenial("", "%s is not a public address, and no rule names it", joinHostPort(host, port))
+		return suggest(newDenial("", "%s is not a public address, and no rule names it", place), place)
 	}
-	return newDenial("", "%s is not on this sandbox's list of allowed hosts", joinHostPort(host, port))
+	return suggest(newDenial("", "%s is not on this sandbox's list of allowed hosts", place), place)
 }
 
 func joinHostPort(host, port string) string {
@@ -259,9 +266,9 @@ func (r *Rules) CheckOpaque(scheme, host string, port uint16) Verdict {
 		return v
 	}
 	if scheme == HTTPS {
-		return newDenial(near, "%s is allowed only as %q, which the egress proxy can't check in TLS: it needs inspect", place, near)
+		return suggest(newDenial(near, "%s is allowed only as %q, which the egress proxy can't check in TLS: it needs inspect", place, near), place)
 	}
-	return newDenial(near, "%s is allowed only as %q, which is another protocol", place, near)
+	return suggest(newDenial(near, "%s is allowed only as %q, which is another protocol", place, near), place)
 }
 
 // CheckRequest returns the verdict on an HTTP request. path is the path as sent, without the query.
@@ -285,9 +292,18 @@ func (r *Rules) CheckRequest(scheme, host string, port uint16, method, path stri
 	}
 	v := r.decideByMode(host, strconv.Itoa(int(port)))
 	if !v.Allowed && near != "" {
-		return newDenial(near, "%s: only %q is allowed on this host", what, near)
+		v = newDenial(near, "%s: only %q is allowed on this host", what, near)
+		if rule := method + " " + scheme + "://" + joinHostPort(host, strconv.Itoa(int(port))) + path; isRule(rule) {
+			return suggest(v, rule)
+		}
 	}
 	return v
+}
+
+// isRule reports whether a text is a rule.
+func isRule(text string) bool {
+	_, err := parse(text)
+	return err == nil
 }
 
 // ShouldInspect reports whether https to a host is to be inspected, because of headers or of rules about some
@@ -354,10 +370,11 @@ func (r *Rules) CheckAddress(host string, a netip.Addr, port uint16) Verdict {
 	if (r.mode == atoll.NetworkOpen || r.mode == atoll.NetworkBridge) && !containsAddr(metadataRanges, a) {
 		return Verdict{Allowed: true}
 	}
+	place := joinHostPort(host, strconv.Itoa(int(port)))
 	if itself {
-		return newDenial("", "%s is not a public address, and no rule names it", a)
+		return suggest(newDenial("", "%s is not a public address, and no rule names it", a), place)
 	}
-	return newDenial("", "%s has no address that this sandbox may connect to: %s is not a public one", host, a)
+	return suggest(newDenial("", "%s has no address that this sandbox may connect to: %s is not a public one", host, a), place+"="+a.String())
 }
 
 // Addresses returns the addresses that rules of the form NAME=ADDRESS assign to a name, which then is

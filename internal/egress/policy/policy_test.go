@@ -187,3 +187,45 @@ func FuzzPolicy(f *testing.F) {
 		}
 	})
 }
+
+// A denial names a rule, and that rule allows it.
+func TestDenialNamesTheRuleThatAllows(t *testing.T) {
+	private := netip.MustParseAddr("10.1.2.3")
+	for what, c := range map[string]struct {
+		n     atoll.Network
+		check func(r *Rules) Verdict
+		want  string
+	}{
+		"a name":           {atoll.Network{}, func(r *Rules) Verdict { return r.Name("a.test") }, "a.test"},
+		"a port":           {atoll.Network{Allow: []string{"a.test:80"}}, func(r *Rules) Verdict { return r.CheckConnect("a.test", 443) }, "a.test:443"},
+		"an address":       {atoll.Network{Mode: atoll.NetworkNAT}, func(r *Rules) Verdict { return r.CheckConnect("10.1.2.3", 80) }, "10.1.2.3:80"},
+		"an IPv6 address":  {atoll.Network{}, func(r *Rules) Verdict { return r.CheckConnect("fd00::1", 80) }, "[fd00::1]:80"},
+		"a private name":   {atoll.Network{Allow: []string{"a.test"}}, func(r *Rules) Verdict { return r.CheckAddress("a.test", private, 443) }, "a.test:443=10.1.2.3"},
+		"the host":         {atoll.Network{Mode: atoll.NetworkNAT}, func(r *Rules) Verdict { return r.CheckConnect(HostName, 80) }, HostName + ":80"},
+		"a path":           {atoll.Network{Allow: []string{"http://a.test/a/"}}, func(r *Rules) Verdict { return r.CheckRequest(HTTP, "a.test", 80, "POST", "/b") }, "POST http://a.test:80/b"},
+		"TLS with a path":  {atoll.Network{Allow: []string{"https://a.test/a/"}}, func(r *Rules) Verdict { return r.CheckOpaque(HTTPS, "a.test", 443) }, "a.test:443"},
+		"another protocol": {atoll.Network{Allow: []string{"http://a.test:9"}}, func(r *Rules) Verdict { return r.CheckOpaque(Other, "a.test", 9) }, "a.test:9"},
+	} {
+		r, err := New(c.n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := c.check(r)
+		if v.Allowed || !strings.HasSuffix(v.Reason, `; the rule "`+c.want+`" would allow it`) {
+			t.Errorf("%s: %+v, want %q", what, v, c.want)
+		}
+		c.n.Allow = append(c.n.Allow, c.want)
+		if r, err = New(c.n); err != nil {
+			t.Errorf("%s: %v", what, err)
+		} else if v := c.check(r); !v.Allowed {
+			t.Errorf("%s: with that rule: %+v", what, v)
+		}
+	}
+	r, err := New(atoll.Network{Mode: atoll.NetworkNAT, Deny: []string{"a.test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := r.Name("a.test"); v.Allowed || strings.Contains(v.Reason, "would allow") {
+		t.Errorf("a denied name: %+v", v)
+	}
+}
