@@ -153,3 +153,35 @@ func TestDenialsSayTheRule(t *testing.T) {
 		t.Errorf("DNS: %q", got)
 	}
 }
+
+// A check resolves the name as a connection would, and connects to nothing.
+func TestCheckResolves(t *testing.T) {
+	w := newWorld(t, atoll.Network{Allow: []string{"a.test", "private.test", "mixed.test", "gone.test", "mapped.test=10.1.2.3", "port.test:9=10.1.2.3", "*.lan=10.0.0.0/8", "10.9.9.9"}, Deny: []string{public2}})
+	w.names["a.test"], w.names["private.test"], w.names["mixed.test"] = []string{public}, []string{private}, []string{public2, public}
+	w.names["port.test"] = []string{private}
+	w.names["x.lan"], w.names["y.lan"] = []string{private}, []string{"192.168.1.1"}
+	for target, want := range map[string]atoll.Connection{
+		"a.test:443":           {Allowed: true, Rule: "a.test", Address: public + ":443"},
+		"https://a.test/x":     {Allowed: true, Rule: "a.test", Address: public + ":443"},
+		"private.test:443":     {Rule: "private.test", Address: private + ":443", Reason: `the rule "private.test:443=10.1.2.3" would allow it`},
+		"http://private.test/": {Rule: "private.test", Address: private + ":80", Reason: `the rule "private.test:80=10.1.2.3" would allow it`},
+		"mixed.test:80":        {Allowed: true, Rule: "mixed.test", Address: public + ":80"},
+		"gone.test:80":         {Rule: "gone.test", Reason: "gone.test does not resolve here"},
+		"mapped.test:80":       {Allowed: true, Rule: "mapped.test=10.1.2.3", Address: private + ":80"},
+		"x.lan:80":             {Allowed: true, Rule: "*.lan=10.0.0.0/8", Address: private + ":80"},
+		"y.lan:80":             {Rule: "*.lan=10.0.0.0/8", Address: "192.168.1.1:80", Reason: `the rule "y.lan:80=192.168.1.1" would allow it`},
+		"10.9.9.9:80":          {Allowed: true, Rule: "10.9.9.9", Address: "10.9.9.9:80"},
+		"other.test:80":        {Reason: `the rule "other.test:80" would allow it`},
+		"port.test":            {Allowed: true, Rule: "port.test:9=10.1.2.3", Address: private},
+		"private.test":         {Rule: "private.test", Address: private, Reason: `the rule "private.test:443=10.1.2.3" would allow it`},
+		"a.test":               {Allowed: true, Rule: "a.test", Address: public},
+	} {
+		c, err := w.s.evaluate(t.Context(), target)
+		if err != nil || c.Allowed != want.Allowed || c.Rule != want.Rule || c.Address != want.Address || !strings.HasSuffix(c.Reason, want.Reason) {
+			t.Errorf("%s: %+v, %v", target, c, err)
+		}
+	}
+	if got := w.dials(); got != "" {
+		t.Errorf("connected to %s", got)
+	}
+}

@@ -123,8 +123,9 @@ func (a commands) networkTest() *cobra.Command {
 	return &cobra.Command{
 		Use:   "test SANDBOX TARGET...",
 		Short: "Check whether the rules allow targets",
-		Long: `Check whether the rules allow targets, without connecting. The exit status is 1
-if a target is not allowed.`,
+		Long: `Resolve targets and show what the egress proxy would do with connections to
+them, without connecting: the rule, the address, or why not. The exit status is
+1 if a target is not allowed or does not resolve.`,
 		Example:           "  atoll network test box example.com:443 https://example.org/api/",
 		Args:              app.CheckArgCount(2, -1, "a sandbox and targets"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
@@ -134,7 +135,7 @@ if a target is not allowed.`,
 				return err
 			}
 			var all []atoll.Connection
-			rows := [][]string{{"TARGET", "ALLOWED", "RULE", "REASON"}}
+			rows := [][]string{{"TARGET", "ALLOWED", "RULE", "ADDRESS", "REASON"}}
 			denied := false
 			for _, target := range args[1:] {
 				c, err := atoll.CheckNetwork(cmd.Context(), sb, target)
@@ -143,7 +144,7 @@ if a target is not allowed.`,
 				}
 				denied = denied || !c.Allowed
 				all = append(all, c)
-				rows = append(rows, []string{target, yesNo(c.Allowed), output.DashIfEmpty(c.Rule), output.DashIfEmpty(c.Reason)})
+				rows = append(rows, []string{target, yesNo(c.Allowed), output.DashIfEmpty(c.Rule), output.DashIfEmpty(c.Address), output.DashIfEmpty(c.Reason)})
 			}
 			if a.JSON {
 				err = a.PrintJSON(all)

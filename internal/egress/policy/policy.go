@@ -389,6 +389,18 @@ func (r *Rules) Addresses(host string, port uint16) []netip.Addr {
 	return list
 }
 
+// Ports returns the ports for which a check of a host without a port stands: those of https and http,
+// and those in the rules that allow it.
+func (r *Rules) Ports(host string) []uint16 {
+	list := []uint16{443, 80}
+	for i := range r.allow {
+		if x := &r.allow[i]; x.port != 0 && x.matchesHost(host) {
+			list = append(list, x.port)
+		}
+	}
+	return list
+}
+
 // CheckServerName returns the verdict on a connection to an address whose content names another host:
 // the server name of TLS, or the Host of HTTP. The rules about the address do not apply to that host;
 // it needs to be allowed itself, and allowed to lead to the address.
