@@ -229,3 +229,38 @@ func TestDenialNamesTheRuleThatAllows(t *testing.T) {
 		t.Errorf("a denied name: %+v", v)
 	}
 }
+
+// Paths that a server may take for a denied one are denied; paths that it may take for another one are
+// not allowed by a prefix.
+func TestAttackPathSpellings(t *testing.T) {
+	r, err := New(atoll.Network{Allow: []string{"a.test", "http://b.test/api/"}, Deny: []string{"http://a.test/admin", "http://a.test/x%20y/"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{
+		"/admin", "/admin/", "/admin/x", "/admin;x", "/admin;x/y", "/admin;", "/;x/admin", "/a/../admin", "//admin", "/./admin", "/%2e/admin", "/a/%2e%2e/admin", "/a/%2E%2e/admin", "/a/.%2e/admin",
+		"/a%2f..%2fadmin", "/%2fadmin", "/%2Fadmin", "/admin%2fx", "/admin%3bx", "/%61dmin", "/%61%64%6D%69n", "/%61%64%6d%69n", "/ADMIN", "/Admin;x", "/a\\..\\admin", "/a%5c..%5cadmin", "/%5Cadmin",
+		"/%252e%252e/admin", "/%25%36%31dmin", "/admin%00", "/admin%00.html", "/a/..;/admin", "/a/..;x=1/admin", "/a;b/..;/admin", "/a/.;/../admin", "/admin%20", "/admin%09", "/admin.", "/admin..", "/admin%2e",
+		"/%c0%ae%c0%ae/admin", "/%c0%afadmin", "/%u0061dmin", "/admin%0a", "/admin%0d%0a", "/admin%23", "/admin%3f", "/admin%3Fx", "/admi%EF%BD%8E", "/%EF%BC%8Fadmin", "/admin::$DATA", "/x%20y/z", "/x+y;/%2e", "/X%20Y",
+	} {
+		if v := r.CheckRequest(HTTP, "a.test", 80, "GET", path); v.Allowed {
+			t.Errorf("%s is not denied", path)
+		}
+	}
+	for _, path := range []string{"/", "/adminx", "/x/admin-y", "/a;x/b", "/a.b/c..d", "/b%20c", "/%C3%BCber", "/a~b/c+d", "/admins", "/xadmin"} {
+		if v := r.CheckRequest(HTTP, "a.test", 80, "GET", path); !v.Allowed {
+			t.Errorf("%s: %+v", path, v)
+		}
+	}
+	for path, allowed := range map[string]bool{
+		"/api/": true, "/api/x": true, "/api/x;y=1/z": true, "/api/x%20y": true, "/api/a..b": true,
+		"/api": false, "/apix": false, "/API/x": false, "/api/..": false, "/api/../admin": false, "/api/..;/admin": false, "/api/..;x/admin": false, "/api/%2e%2e/admin": false, "/api/%2E%2E/admin": false,
+		"/api/.%2e/admin": false, "/api/..%2fadmin": false, "/api/%2e%2e%2fadmin": false, "/api/..%5cadmin": false, "/api//../admin": false, "/api/%252e%252e/admin": false, "/api/;/../admin": false,
+		"/api/%c0%ae%c0%ae/admin": false, "/api/..%00/admin": false, "/api/..%20/admin": false, "/api/.. /admin": false, "/api/%EF%BC%8E%EF%BC%8E/admin": false, "/api/..%3b/admin": false, "/api/...;/admin": false,
+		"/api/..%09/admin": false, "/api/x%23/../admin": false, "/api/..%3f/admin": false, "/api/x%0d%0aHost:": false,
+	} {
+		if v := r.CheckRequest(HTTP, "b.test", 80, "GET", path); v.Allowed != allowed {
+			t.Errorf("%s: allowed is %v", path, v.Allowed)
+		}
+	}
+}

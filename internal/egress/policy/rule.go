@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -206,36 +208,58 @@ func (r *rule) deniesRequest(method, path string) bool {
 	if r.path == "" || isAmbiguousPath(path) {
 		return true
 	}
-	plain, err := url.PathUnescape(path)
-	if err != nil {
-		return true
-	}
-	own, err := url.PathUnescape(r.path)
-	if err != nil {
-		own = r.path
-	}
-	return isBeneath(path, r.path) || isBeneath(strings.ToLower(plain), strings.ToLower(own))
+	own, asked := splitPath(r.path), splitPath(path)
+	return len(asked) >= len(own) && slices.Equal(own, asked[:len(own)])
 }
 
 func isBeneath(path, prefix string) bool {
 	return path == prefix || strings.HasPrefix(path, strings.TrimSuffix(prefix, "/")+"/")
 }
 
+// splitPath returns the parts of a path that is not ambiguous, as the most lenient server reads them:
+// decoded, in lower case, without parameters (";x"), empty parts, and what Windows ignores at the end.
+func splitPath(path string) []string {
+	var parts []string
+	for part := range strings.SplitSeq(path, "/") {
+		part, _, _ = strings.Cut(part, ";")
+		if plain, err := url.PathUnescape(part); err == nil {
+			part = plain
+		}
+		part, _, _ = strings.Cut(part, "::$")
+		if part = strings.TrimRight(strings.ToLower(part), " ."); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
 // isAmbiguousPath reports whether servers could read a path differently.
 func isAmbiguousPath(p string) bool {
-	if !strings.HasPrefix(p, "/") || strings.Contains(p, "//") || strings.ContainsAny(p, "\\\x00") {
+	if !strings.HasPrefix(p, "/") || strings.Contains(p, "//") {
+		return true
+	}
+	plain, err := url.PathUnescape(p)
+	if err != nil || !utf8.ValidString(plain) || strings.ContainsFunc(plain, isAmbiguousRune) {
 		return true
 	}
 	lower := strings.ToLower(p)
-	for _, code := range []string{"%2e", "%2f", "%5c", "%25", "%00", "%3b", "%u"} {
+	for _, code := range []string{"%2e", "%2f", "%5c", "%25", "%3b", "%3f", "%23"} {
 		if strings.Contains(lower, code) {
 			return true
 		}
 	}
-	for part := range strings.SplitSeq(p, "/") {
-		if part, _, _ = strings.Cut(part, ";"); part == "." || part == ".." {
+	for part := range strings.SplitSeq(plain, "/") {
+		part, _, _ = strings.Cut(part, ";")
+		if part != "" && strings.Trim(part, " .") == "" {
 			return true
 		}
 	}
 	return false
+}
+
+// isAmbiguousRune reports whether servers could read a character of a decoded path as another one, or
+// as the end of the path: control characters, backslashes, and variants of ASCII characters.
+func isAmbiguousRune(c rune) bool {
+	return c < ' ' || c == 0x7f || c == '\\' || unicode.Is(unicode.Cc, c) || unicode.Is(unicode.Cf, c) ||
+		c >= 0xff00 && c <= 0xffef || c >= 0xfe50 && c <= 0xfe6f || strings.ContainsRune("\u2024\u2025\u2026\u2044\u2215\u29f5\u29f8\u29f9\u2216", c)
 }
