@@ -181,7 +181,8 @@ type Network struct {
 	Deny []string `json:"deny,omitempty"`
 
 	// Headers are set by the egress proxy, outside of the sandbox, where programs inside
-	// can't read them. For https they need Inspect.
+	// can't read them. They need Inspect, except those whose host is "http://NAME" or on port
+	// 80.
 	Headers []Header `json:"headers,omitempty"`
 
 	// Inspect lets the egress proxy decrypt TLS to hosts that have headers or rules with a

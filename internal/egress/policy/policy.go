@@ -126,8 +126,8 @@ func Check(n atoll.Network) error {
 		}
 	}
 	for i := range r.headers {
-		if r.headers[i].scheme == "https" {
-			errs = append(errs, fmt.Errorf("%w: network headers[%d] %q: headers of https need inspect", atoll.ErrInvalid, i, r.headers[i].text))
+		if h := &r.headers[i]; h.scheme != HTTP && (h.scheme != "" || h.port != 80) {
+			errs = append(errs, fmt.Errorf("%w: network headers[%d] %q: headers of https need inspect; for plain http only, write http://HOST", atoll.ErrInvalid, i, h.text))
 		}
 	}
 	return errors.Join(errs...)

@@ -264,3 +264,20 @@ func TestAttackPathSpellings(t *testing.T) {
 		}
 	}
 }
+
+// A header that could be for https is refused without inspection: it would silently not be sent.
+func TestHeadersOfHTTPSNeedInspect(t *testing.T) {
+	for host, needs := range map[string]bool{
+		"api.test": true, "api.test:443": true, "api.test:8443": true, "*.api.test": true, "https://api.test/": true, "GET https://api.test/": true,
+		"http://api.test": false, "GET http://api.test/": false, "http://api.test:8080": false, "api.test:80": false,
+	} {
+		n := atoll.Network{Allow: []string{"api.test"}, Headers: []atoll.Header{{Host: host, Name: "Authorization", Value: "secret-x"}}}
+		err := Check(n)
+		if needs != errors.Is(err, atoll.ErrInvalid) || needs && (!strings.Contains(err.Error(), "need inspect") || strings.Contains(err.Error(), "secret-x")) {
+			t.Errorf("%s: %v", host, err)
+		}
+		if n.Inspect = true; Check(n) != nil {
+			t.Errorf("%s with inspect: %v", host, Check(n))
+		}
+	}
+}
