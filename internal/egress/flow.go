@@ -139,7 +139,7 @@ func (f *flow) dial(ctx context.Context, host string, port uint16) (net.Conn, er
 		}
 		f.mu.Lock()
 		f.addr = addr
-		if f.entry != nil {
+		if f.entry != nil && addr.IsValid() {
 			f.entry.update(func(c *atoll.Connection) { c.Address = netip.AddrPortFrom(addr, port).String() })
 		}
 		f.mu.Unlock()

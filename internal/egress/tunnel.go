@@ -188,6 +188,9 @@ func (f *flow) serveOpaque(scheme, protocol string, up net.Conn) {
 func (f *flow) recordAddress() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !f.addr.IsValid() {
+		return // an upstream proxy resolved the name
+	}
 	f.entry.update(func(c *atoll.Connection) { c.Address = netip.AddrPortFrom(f.addr, f.port).String() })
 }
 

@@ -357,7 +357,7 @@ func (r *Rules) CheckAddress(host string, a netip.Addr, port uint16) Verdict {
 	itself := err == nil && unwrapNAT64(literal) == a
 	// A rule about an address is about requests to it by address. A name that leads there needs a
 	// rule of its own: its mode alone does not open the private network to it.
-	listed := itself || slices.ContainsFunc(r.allow, func(x rule) bool { return x.matches(host, port) })
+	listed := itself || r.Lists(host, port)
 	for i := range r.allow {
 		x := &r.allow[i]
 		if x.leadsTo.IsValid() && x.leadsTo.Contains(a) && x.matches(host, port) {
@@ -375,6 +375,11 @@ func (r *Rules) CheckAddress(host string, a netip.Addr, port uint16) Verdict {
 		return suggest(newDenial("", "%s is not a public address, and no rule names it", a), place)
 	}
 	return suggest(newDenial("", "%s has no address that this sandbox may connect to: %s is not a public one", host, a), place+"="+a.String())
+}
+
+// Lists reports whether a rule allows a host itself, and not only the mode.
+func (r *Rules) Lists(host string, port uint16) bool {
+	return slices.ContainsFunc(r.allow, func(x rule) bool { return x.matches(host, port) })
 }
 
 // Addresses returns the addresses that rules of the form NAME=ADDRESS assign to a name, which then is
