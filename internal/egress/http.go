@@ -55,15 +55,20 @@ func (f *flow) serveHTTP(scheme string, over net.Conn) {
 
 func (t *httpConn) serve(in io.Reader) {
 	t.r = bufio.NewReader(in)
-	t.transport = &http.Transport{
+	t.transport = t.newTransport()
+	defer t.transport.CloseIdleConnections()
+	for wait := headTimeout; t.serveRequest(wait); wait = keepAliveTimeout {
+	}
+}
+
+// newTransport returns a transport for HTTP/1 that dials as the rules allow.
+func (t *httpConn) newTransport() *http.Transport {
+	return &http.Transport{
 		DialContext:        func(ctx context.Context, _, address string) (net.Conn, error) { return t.dial(ctx, address) },
 		TLSClientConfig:    &tls.Config{RootCAs: t.f.s.roots, MinVersion: tls.VersionTLS12},
 		TLSNextProto:       map[string]func(string, *tls.Conn) http.RoundTripper{}, // no HTTP/2
 		DisableCompression: true, MaxIdleConns: 2, MaxIdleConnsPerHost: 1, IdleConnTimeout: keepAliveTimeout,
 		TLSHandshakeTimeout: upstreamTLS, ExpectContinueTimeout: continueTimeout, MaxResponseHeaderBytes: 1 << 20,
-	}
-	defer t.transport.CloseIdleConnections()
-	for wait := headTimeout; t.serveRequest(wait); wait = keepAliveTimeout {
 	}
 }
 

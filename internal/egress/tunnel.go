@@ -262,9 +262,13 @@ func (f *flow) recordFailure(err error) {
 	f.mu.Lock()
 	e := f.entry
 	f.mu.Unlock()
-	if e == nil {
-		return
+	if e != nil {
+		f.recordEntryFailure(e, err)
 	}
+}
+
+// recordEntryFailure records why the connection of an entry could not be made.
+func (f *flow) recordEntryFailure(e *entry, err error) {
 	if errors.Is(err, atoll.ErrDenied) {
 		e.update(func(c *atoll.Connection) { c.Allowed = false })
 		if f.s.notify != nil {
