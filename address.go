@@ -41,13 +41,18 @@ func (n *Network) PrivateRule() string {
 	if n.Mode == NetworkBridge || n.Mode == NetworkOpen {
 		return "mode " + string(n.Mode)
 	}
-	for _, entry := range n.Allow {
+	for _, rule := range n.Allow {
+		entry := rule
+		name, target, mapped := strings.Cut(entry, "=")
+		if mapped && !strings.Contains(name, "/") { // NAME=ADDRESS, not the path of a URL
+			entry = target
+		}
 		host := parseRuleHost(entry)
 		if a, err := netip.ParseAddr(host); err == nil && !PublicAddress(a.Unmap()) {
-			return "allow " + entry
+			return "allow " + rule
 		}
 		if host == "localhost" || strings.HasSuffix(host, ".localhost") || host == "host.atoll.internal" {
-			return "allow " + entry
+			return "allow " + rule
 		}
 	}
 	return ""

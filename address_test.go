@@ -14,6 +14,7 @@ func TestNetworkPrivate(t *testing.T) {
 		"fe80::1%eth0": true, "[fe80::1%25eth0]:80": true, "fd00::1": true, "64:ff9b::7f00:1": true, "localhost": true, "LOCALHOST.:80": true, "a.localhost:80": true,
 		"http://localhost:9/": true, "127.0.0.1.": true, "255.255.255.255": true, "224.0.0.1": true,
 		"10.0.0.0/8": true, "10.0.0.0/8:80": true, "[fd00::/8]:80": true, "fd00::/8": true, "8.8.8.0/24": false, "0.0.0.0/0": true,
+		"registry.corp=10.1.2.3": true, "registry.corp:443=10.1.2.3": true, "*.corp=10.0.0.0/8": true, "a.corp=fd00::/8": true, "a.corp=[::1]": true, "a.corp=8.8.8.8": false, "https://example.com/a=10.1.2.3": false,
 		"GET http://127.0.0.1/x": true, "GET,HEAD https://example.com/": false, "168.63.129.16": true, "host.atoll.internal:80": true, "HTTP://HOST.atoll.internal.": true,
 	} {
 		n := atoll.Network{Allow: []string{"example.com", entry}}

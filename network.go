@@ -12,8 +12,9 @@ type NetworkController interface {
 	SetNetwork(ctx context.Context, n Network) error
 	// Connections returns the recorded connection attempts, oldest first, up to a limit.
 	Connections(ctx context.Context) ([]Connection, error)
-	// CheckNetwork returns the verdict of the rules on a target ("example.com",
-	// "example.com:22", "https://example.com/a"), without connecting.
+	// CheckNetwork resolves a target ("example.com", "example.com:22",
+	// "https://example.com/a") and returns what the egress proxy would do with a connection
+	// to it, without connecting: the rule, the address, the reason.
 	CheckNetwork(ctx context.Context, target string) (Connection, error)
 }
 
@@ -52,7 +53,8 @@ func Connections(ctx context.Context, sb Sandbox) ([]Connection, error) {
 	return g.Connections(ctx)
 }
 
-// CheckNetwork returns the verdict of a sandbox's rules on a target, without connecting.
+// CheckNetwork returns what the egress proxy of a sandbox would do with a connection to a
+// target, without connecting.
 func CheckNetwork(ctx context.Context, sb Sandbox, target string) (Connection, error) {
 	g, err := requireAbility[NetworkController](sb, "network test")
 	if err != nil {

@@ -168,14 +168,21 @@ type Network struct {
 	// Allow lists the allowed targets: "example.com", "*.example.com:443",
 	// "https://example.com/api/", "192.0.2.7:8080", "GET,HEAD https://example.com/",
 	// "10.0.0.0/8". Private and link-local addresses are allowed only if they are listed as
-	// addresses. "host.atoll.internal" stands for the loopback addresses of the host.
+	// addresses. An address opens no name: a request whose Host or TLS server name is a name
+	// needs a rule for that name too. "host.atoll.internal" stands for the loopback addresses
+	// of the host.
+	//
+	// "registry.corp=10.1.2.3", "registry.corp:443=10.1.2.3" and "*.corp=10.0.0.0/8" allow a
+	// name that leads to private addresses, as in split DNS: the name, not the addresses
+	// themselves. With a single address the name is not resolved but dialled there.
 	Allow []string `json:"allow,omitempty"`
 
 	// Deny lists forbidden targets in the same syntax. It overrides Mode and Allow.
 	Deny []string `json:"deny,omitempty"`
 
 	// Headers are set by the egress proxy, outside of the sandbox, where programs inside
-	// can't read them. For https they need Inspect.
+	// can't read them. They need Inspect, except those whose host is "http://NAME" or on port
+	// 80.
 	Headers []Header `json:"headers,omitempty"`
 
 	// Inspect lets the egress proxy decrypt TLS to hosts that have headers or rules with a

@@ -31,7 +31,7 @@ func startWebsite(t *testing.T, says string) string {
 func TestGate(t *testing.T) {
 	d := newDriver(t)
 	yes, no := egress.HostName+":"+startWebsite(t, "allowed "), egress.HostName+":"+startWebsite(t, "denied ")
-	sb := createTestSandbox(t, d, atoll.Spec{Network: atoll.Network{Allow: []string{yes}, Headers: []atoll.Header{{Host: yes, Name: "X-Key", Value: "secret-key"}}}})
+	sb := createTestSandbox(t, d, atoll.Spec{Network: atoll.Network{Allow: []string{yes}, Headers: []atoll.Header{{Host: "http://" + yes, Name: "X-Key", Value: "secret-key"}}}})
 	get := func(sb atoll.Sandbox, at string) string {
 		t.Helper()
 		return runShell(t, sb, atoll.Cmd{Shell: "unset http_proxy HTTP_PROXY all_proxy ALL_PROXY; wget -q -O - http://" + at + "/ 2>&1"})

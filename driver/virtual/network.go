@@ -83,7 +83,7 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		if asked != host {
-			return n.http.RoundTrip(req) // without the headers of either
+			return n.http.RoundTrip(req.WithContext(context.WithValue(req.Context(), askedHost{}, asked))) // without the headers of either
 		}
 	}
 	if headers := n.rules.Headers(scheme, host, port, req.Method, path); len(headers) > 0 {
@@ -94,6 +94,9 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	return n.http.RoundTrip(req)
 }
+
+// askedHost is the key of the Host of a request in its context, if it differs from that of its URL.
+type askedHost struct{}
 
 // parseHostPort returns the host and port of a URL or of a Host field.
 func parseHostPort(text, scheme string) (string, uint16, error) {
@@ -122,9 +125,11 @@ func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, er
 	if err != nil {
 		return nil, err
 	}
-	addrs, err := resolveHost(ctx, host)
-	if err != nil {
-		return nil, err
+	addrs := n.rules.Addresses(host, port)
+	if len(addrs) == 0 {
+		if addrs, err = resolveHost(ctx, host); err != nil {
+			return nil, err
+		}
 	}
 	err = fmt.Errorf("%w: %s has no address that this sandbox may connect to", atoll.ErrDenied, host)
 	var d net.Dialer
@@ -132,6 +137,12 @@ func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, er
 		if no := n.rules.CheckAddress(host, a, port).Err(); no != nil {
 			err = no
 			continue
+		}
+		if asked, ok := ctx.Value(askedHost{}).(string); ok {
+			if no := n.rules.CheckAddress(asked, a, port).Err(); no != nil {
+				err = no
+				continue
+			}
 		}
 		var c net.Conn
 		if c, err = d.DialContext(ctx, proto, netip.AddrPortFrom(a, port).String()); err == nil {

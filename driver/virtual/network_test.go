@@ -173,3 +173,22 @@ func TestNoNetworkNoCurl(t *testing.T) {
 		t.Errorf("curl is there: %q", exit.Stdout)
 	}
 }
+
+// An allowed address must not open the names behind it, which mode nat would allow elsewhere.
+func TestAttackNamesBehindAddress(t *testing.T) {
+	_, u := startSite(t)
+	curl := "curl -s -H 'Host: secret.corp' http://" + u.Host + "/hello"
+	for _, n := range []atoll.Network{{Allow: []string{u.Host}}, {Mode: atoll.NetworkNAT, Allow: []string{u.Host}}} {
+		run := newNetworkRunner(t, n)
+		if exit := run("curl -s http://" + u.Host + "/hello"); string(exit.Stdout) != "hello "+u.Host+"\n" {
+			t.Errorf("%q: the address itself: %q", n.Mode, exit.Stdout)
+		}
+		if exit := run(curl); exit.Code == 0 || len(exit.Stdout) != 0 {
+			t.Errorf("%q: a name behind it: exit %d, %q", n.Mode, exit.Code, exit.Stdout)
+		}
+	}
+	also := newNetworkRunner(t, atoll.Network{Allow: []string{u.Host, "secret.corp"}})
+	if exit := also(curl); string(exit.Stdout) != "hello secret.corp\n" {
+		t.Errorf("the name is allowed too: exit %d, %q", exit.Code, exit.Stdout)
+	}
+}

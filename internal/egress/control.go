@@ -95,7 +95,7 @@ func (c *Control) Connections(ctx context.Context) ([]atoll.Connection, error) {
 	return r.Connections, err
 }
 
-// CheckNetwork returns the verdict of the rules on a target, without connecting.
+// CheckNetwork returns what the proxy would do with a connection to a target, without connecting.
 func (c *Control) CheckNetwork(ctx context.Context, target string) (atoll.Connection, error) {
 	r, err := c.askProxy(ctx, question{Op: opAsk, Target: target})
 	if err != nil {

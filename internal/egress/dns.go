@@ -21,6 +21,7 @@ const (
 	namesBurst     = 1000
 	maxMessage     = 4096             // bytes of a query
 	dnsIdleTimeout = 10 * time.Second // of a DNS connection
+	maxReason      = 700              // bytes of a reason: two names of 253 and words
 	edeBlocked     = 15               // Extended DNS Error "Blocked" (RFC 8914)
 	edeOption      = 15
 )
@@ -154,7 +155,7 @@ func (a *dnsReply) pack(code dnsmessage.RCode) []byte {
 		if h.SetEDNS0(maxMessage, code, false) == nil {
 			opt := &dnsmessage.OPTResource{}
 			if a.why != "" {
-				why := a.why[:min(len(a.why), 200)]
+				why := a.why[:min(len(a.why), maxReason)]
 				opt.Options = []dnsmessage.Option{{Code: edeOption, Data: append([]byte{0, edeBlocked}, why...)}}
 			}
 			m.Additionals = []dnsmessage.Resource{{Header: h, Body: opt}}

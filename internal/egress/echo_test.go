@@ -30,7 +30,7 @@ func echoing(w *world, at string) {
 // TestNoEcho asks servers to say what they were asked, as TRACE does.
 func TestNoEcho(t *testing.T) {
 	const secret = "TOPSECRET123"
-	w := newWorld(t, atoll.Network{Allow: []string{"api.test"}, Headers: []atoll.Header{{Host: "api.test", Name: "Authorization", Value: "Bearer " + secret}}})
+	w := newWorld(t, atoll.Network{Allow: []string{"api.test"}, Headers: []atoll.Header{{Host: "http://api.test", Name: "Authorization", Value: "Bearer " + secret}}})
 	w.names["api.test"] = []string{public}
 	echoing(w, public+":80")
 	echoing(w, public+":12345")

@@ -25,7 +25,9 @@ type flow struct {
 	protocol string // how the program connected: "tcp", "connect", "socks5", "http"
 	host     string // target; changed only by setTarget
 	port     uint16
-	stop     func() bool // detaches the connection from the end of ctx
+
+	serverName string      // of the TLS that is passed through; "": none
+	stop       func() bool // detaches the connection from the end of ctx
 
 	mu    sync.Mutex
 	check func(*policy.Rules) policy.Verdict // guarded by mu; whether the flow may continue; nil: nothing was sent yet
@@ -137,7 +139,7 @@ func (f *flow) dial(ctx context.Context, host string, port uint16) (net.Conn, er
 		}
 		f.mu.Lock()
 		f.addr = addr
-		if f.entry != nil {
+		if f.entry != nil && addr.IsValid() {
 			f.entry.update(func(c *atoll.Connection) { c.Address = netip.AddrPortFrom(addr, port).String() })
 		}
 		f.mu.Unlock()

@@ -55,15 +55,20 @@ func (f *flow) serveHTTP(scheme string, over net.Conn) {
 
 func (t *httpConn) serve(in io.Reader) {
 	t.r = bufio.NewReader(in)
-	t.transport = &http.Transport{
+	t.transport = t.newTransport()
+	defer t.transport.CloseIdleConnections()
+	for wait := headTimeout; t.serveRequest(wait); wait = keepAliveTimeout {
+	}
+}
+
+// newTransport returns a transport for HTTP/1 that dials as the rules allow.
+func (t *httpConn) newTransport() *http.Transport {
+	return &http.Transport{
 		DialContext:        func(ctx context.Context, _, address string) (net.Conn, error) { return t.dial(ctx, address) },
 		TLSClientConfig:    &tls.Config{RootCAs: t.f.s.roots, MinVersion: tls.VersionTLS12},
 		TLSNextProto:       map[string]func(string, *tls.Conn) http.RoundTripper{}, // no HTTP/2
 		DisableCompression: true, MaxIdleConns: 2, MaxIdleConnsPerHost: 1, IdleConnTimeout: keepAliveTimeout,
 		TLSHandshakeTimeout: upstreamTLS, ExpectContinueTimeout: continueTimeout, MaxResponseHeaderBytes: 1 << 20,
-	}
-	defer t.transport.CloseIdleConnections()
-	for wait := headTimeout; t.serveRequest(wait); wait = keepAliveTimeout {
 	}
 }
 
@@ -99,8 +104,9 @@ func (t *httpConn) serveRequest(wait time.Duration) bool {
 		t.sendError(400, bad.Error())
 		return false
 	case err != nil:
-		v := policy.Verdict{Reason: fmt.Sprintf("a connection to %s, but %v", t.f.host, err)}
-		if _, isAddress := parseAddr(t.f.host); !isAddress || t.f.checkInnerName(err.(mismatch).host).Reason != "" { //nolint:errorlint // always a mismatch
+		var other mismatch
+		if _, isAddress := parseAddr(t.f.host); !isAddress || !errors.As(err, &other) || other.port != 0 && other.port != t.f.port {
+			v := policy.Verdict{Reason: fmt.Sprintf("a connection to %s, but %v", t.f.host, err)}
 			t.f.recordRefusal("http", v)
 			t.sendError(403, v.Reason)
 			return false
@@ -111,8 +117,9 @@ func (t *httpConn) serveRequest(wait time.Duration) bool {
 			return false
 		}
 		h.host = named
+		return t.forwardRequest(h, u, other.host)
 	}
-	return t.forwardRequest(h, u)
+	return t.forwardRequest(h, u, "")
 }
 
 // readRequestHead reads the head of the next request.
@@ -143,8 +150,18 @@ func (t *httpConn) resolveTarget(h *head) (*url.URL, error) {
 	return u, nil
 }
 
-// forwardRequest asks the rules about a request and sends it.
-func (t *httpConn) forwardRequest(h *head, u *url.URL) bool {
+// checkRequest returns the verdict of the rules on a request. named is its Host if the connection is to
+// an address and the Host is another one.
+func (f *flow) checkRequest(r *policy.Rules, scheme, named, method, path string) policy.Verdict {
+	v := r.CheckRequest(scheme, f.host, f.port, method, path)
+	if a, ok := parseAddr(f.host); ok && named != "" && v.Allowed {
+		return r.CheckHostField(scheme, named, a, f.port, method, path)
+	}
+	return v
+}
+
+// forwardRequest asks the rules about a request and sends it. named is as in checkRequest.
+func (t *httpConn) forwardRequest(h *head, u *url.URL, named string) bool {
 	f := t.f
 	path := u.EscapedPath()
 	host, port := f.host, f.port
@@ -154,7 +171,7 @@ func (t *httpConn) forwardRequest(h *head, u *url.URL) bool {
 		t.sendError(http.StatusMethodNotAllowed, v.Reason)
 		return false
 	}
-	v := f.authorize(func(r *policy.Rules) policy.Verdict { return r.CheckRequest(t.scheme, host, port, h.method, path) })
+	v := f.authorize(func(r *policy.Rules) policy.Verdict { return f.checkRequest(r, t.scheme, named, h.method, path) })
 	c := atoll.Connection{Protocol: t.scheme, Host: host, Port: int(port), Method: h.method, Path: path, Allowed: v.Allowed, Rule: v.Rule, Reason: v.Reason}
 	if !v.Allowed {
 		f.s.recordRefusal(c, &f.traffic)

@@ -163,7 +163,7 @@ func (f *flow) serveInspected(up net.Conn) {
 		_ = up.Close() // each request connects itself
 	}
 	cfg := &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, SessionTicketsDisabled: true,
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true,
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.s.ca.certFor(f.host) },
 	}
 	c := tls.Server(bufferedConn{f.conn, f}, cfg)
@@ -173,6 +173,10 @@ func (f *flow) serveInspected(up net.Conn) {
 	if err != nil {
 		f.recordRefusal("tls", policy.Verdict{Reason: "the program does not trust the sandbox's certificate authority, or disconnected: " + truncate(err.Error())})
 		f.abortWith(errClosed)
+		return
+	}
+	if c.ConnectionState().NegotiatedProtocol == "h2" {
+		f.serveHTTP2(c)
 		return
 	}
 	f.serveHTTP(policy.HTTPS, c)

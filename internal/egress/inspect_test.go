@@ -275,15 +275,16 @@ func TestJournalIsBounded(t *testing.T) {
 
 func TestAsk(t *testing.T) {
 	w := newWorld(t, atoll.Network{Mode: atoll.NetworkNAT, Deny: []string{"bad.test", "http://example.com/admin"}})
+	w.names["example.com"] = []string{public}
 	for target, want := range map[string]bool{
 		"example.com": true, "example.com:22": true, "https://example.com/x": true, "http://example.com/admin/x": false, "bad.test": false, "10.0.0.1": false, "10.0.0.1:80": false, "8.8.8.8:53": true,
 	} {
-		if c, err := w.s.evaluate(target); err != nil || c.Allowed != want || (c.Reason == "") != want {
+		if c, err := w.s.evaluate(t.Context(), target); err != nil || c.Allowed != want || (c.Reason == "") != want {
 			t.Errorf("%s: %+v, %v", target, c, err)
 		}
 	}
 	for _, target := range []string{"", "*.example.com", "10.0.0.0/8", "a b"} {
-		if _, err := w.s.evaluate(target); !errors.Is(err, atoll.ErrInvalid) {
+		if _, err := w.s.evaluate(t.Context(), target); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("%q: %v", target, err)
 		}
 	}

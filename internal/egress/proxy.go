@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/policy"
 	"github.com/atoll-sandbox/atoll/internal/helper"
 )
 
@@ -111,10 +112,17 @@ func (p *Proxy) Connections(ctx context.Context, n atoll.Network) ([]atoll.Conne
 	return list, err
 }
 
-// CheckNetwork returns what the rules decide about a target, without connecting.
+// CheckNetwork returns what the proxy would do with a connection to a target, without connecting.
 func (p *Proxy) CheckNetwork(ctx context.Context, n atoll.Network, target string) (atoll.Connection, error) {
 	if !IsNeeded(n) {
-		return atoll.Connection{Host: target, Reason: "the sandbox has no network"}, nil
+		rules, err := policy.New(n)
+		if err != nil {
+			return atoll.Connection{}, err
+		}
+		if Mode(n) == atoll.NetworkBridge {
+			return atoll.Connection{Host: target, Reason: "the sandbox has an interface on the host's network, and no egress proxy"}, nil
+		}
+		return policy.CheckTarget(rules, target)
 	}
 	return Open(p.Dir).CheckNetwork(ctx, target)
 }

@@ -633,7 +633,7 @@ func TestStartsAtOnce(t *testing.T) {
 	for range 8 {
 		_, host := guestConn(t, &s)
 		all.Go(func() {
-			if _, err := Start(t.Context(), Options{Dir: dir, ID: "s000000000000", Network: atoll.Network{Allow: []string{"example.com"}}, Guest: host}); err != nil {
+			if _, err := Start(t.Context(), Options{Dir: dir, ID: "s000000000000", Network: atoll.Network{Allow: []string{"example.com=192.0.2.7"}}, Guest: host}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -650,7 +650,7 @@ func TestStartsAtOnce(t *testing.T) {
 
 func gateOfNobody(t *testing.T, dir string) {
 	conn, host := guestConn(t, &guest.Server{})
-	c, err := Start(t.Context(), Options{Dir: dir, ID: "s000000000000", Network: atoll.Network{Allow: []string{"example.com"}}, Guest: host})
+	c, err := Start(t.Context(), Options{Dir: dir, ID: "s000000000000", Network: atoll.Network{Allow: []string{"example.com=192.0.2.7"}}, Guest: host})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,13 +22,17 @@ type resolution struct {
 	Servers []string            `json:"servers,omitempty"` // ip:port
 	Hosts   map[string][]string `json:"hosts,omitempty"`   // of /etc/hosts
 	Fixed   bool                `json:"fixed,omitempty"`   // the servers were given explicitly and are not replaced by the host's
+
+	Upstream upstream `json:"upstream,omitzero"`
 }
 
 // readResolution reads the host's files. Unreadable files count as empty.
 func readResolution() resolution {
 	conf, _ := os.ReadFile("/etc/resolv.conf")
 	hosts, _ := os.ReadFile("/etc/hosts")
-	return parseResolution(conf, hosts)
+	r := parseResolution(conf, hosts)
+	r.Upstream = readUpstream()
+	return r
 }
 
 // maxHosts limits the names that are read from a hosts file, which may be a block list of millions.
@@ -125,10 +129,27 @@ func (n *network) resolveHost(ctx context.Context, host string) ([]netip.Addr, e
 	return list, err
 }
 
+// resolveAllowed returns the addresses that a rule assigns to a host, or those to which it resolves.
+func (n *network) resolveAllowed(ctx context.Context, rules *policy.Rules, host string, port uint16) ([]netip.Addr, error) {
+	if list := rules.Addresses(host, port); len(list) > 0 {
+		return list, nil
+	}
+	return n.resolveHost(ctx, host)
+}
+
 // dialAllowed connects to the first address of a host that the rules allow. It dials exactly the
 // address that was checked.
 func (n *network) dialAllowed(ctx context.Context, rules *policy.Rules, host string, port uint16) (net.Conn, netip.Addr, error) {
-	addrs, err := n.resolveHost(ctx, host)
+	if host != policy.HostName && len(rules.Addresses(host, port)) == 0 { // those are reached directly
+		proxy, err := n.names.Load().Upstream.proxyFor(host, port)
+		if err != nil {
+			return nil, netip.Addr{}, err
+		}
+		if proxy != nil {
+			return n.dialUpstream(ctx, proxy, rules, host, port)
+		}
+	}
+	addrs, err := n.resolveAllowed(ctx, rules, host, port)
 	if err != nil {
 		return nil, netip.Addr{}, err
 	}

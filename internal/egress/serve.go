@@ -201,7 +201,7 @@ func (c *controlServer) handleQuestion(r io.Reader) reply {
 		return reply{Connections: c.s.journal.list()}
 	case opAsk:
 		var one atoll.Connection
-		if one, err = c.s.evaluate(q.Target); err == nil {
+		if one, err = c.s.evaluate(c.s.ctx, q.Target); err == nil {
 			return reply{Connections: []atoll.Connection{one}}
 		}
 	case opClose:

@@ -3,12 +3,14 @@ package egress
 import (
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/time/rate"
 
@@ -115,7 +117,71 @@ func (s *server) serveRedirected(c net.Conn) {
 	f.serveTunnel(nil)
 }
 
-// evaluate returns the verdict of the rules on a target, without connecting.
-func (s *server) evaluate(target string) (atoll.Connection, error) {
-	return policy.CheckTarget(s.rules.Load(), target)
+// evaluateTimeout is the time for resolving a name in evaluate. It is below controlTimeout.
+const evaluateTimeout = 5 * time.Second
+
+// evaluate returns what the proxy would do with a connection to a target: the verdict of the rules,
+// and the address to which the host leads. It does not connect.
+func (s *server) evaluate(ctx context.Context, target string) (atoll.Connection, error) {
+	rules := s.rules.Load()
+	c, err := policy.CheckTarget(rules, target)
+	if err != nil || !c.Allowed {
+		return c, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, evaluateTimeout)
+	defer cancel()
+	ports := []uint16{uint16(c.Port)} //nolint:gosec // of a target
+	if c.Port == 0 {
+		ports = rules.Ports(c.Host)
+	}
+	var refused atoll.Connection
+	for _, port := range ports {
+		one, err := s.evaluateAddress(ctx, rules, c, port)
+		if err != nil || one.Allowed {
+			return one, err
+		}
+		if refused.Reason == "" {
+			refused = one
+		}
+	}
+	return refused, nil
+}
+
+// evaluateAddress completes the verdict on an allowed host by its address.
+func (s *server) evaluateAddress(ctx context.Context, rules *policy.Rules, c atoll.Connection, port uint16) (atoll.Connection, error) {
+	addrs, err := s.net.resolveAllowed(ctx, rules, c.Host, port)
+	if proxy, bad := s.net.names.Load().Upstream.proxyFor(c.Host, port); len(addrs) == 0 && bad == nil && proxy != nil && rules.Lists(c.Host, port) {
+		return c, nil // the upstream proxy resolves it
+	}
+	if err != nil || len(addrs) == 0 {
+		c.Allowed, c.Reason = false, c.Host+" does not resolve here"
+		if err != nil && !errors.Is(err, atoll.ErrNotFound) {
+			c.Reason += ": " + shortenError(err)
+		}
+		return c, nil
+	}
+	show := func(a netip.Addr) string {
+		if c.Port == 0 {
+			return a.String()
+		}
+		return netip.AddrPortFrom(a, port).String()
+	}
+	var refused policy.Verdict
+	for _, a := range addrs {
+		v := rules.CheckAddress(c.Host, a, port)
+		if v.Allowed {
+			if c.Address = show(a); c.Rule == "" {
+				c.Rule = v.Rule
+			}
+			return c, nil
+		}
+		if refused.Reason == "" {
+			refused, c.Address = v, show(a)
+		}
+	}
+	c.Allowed, c.Reason = false, refused.Reason
+	if refused.Rule != "" {
+		c.Rule = refused.Rule
+	}
+	return c, nil
 }

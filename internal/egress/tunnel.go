@@ -115,9 +115,12 @@ func (f *flow) readHello() (string, error) {
 	}
 }
 
-// checkInnerName returns the verdict on a server name inside a connection that was made for f.host.
-func (f *flow) checkInnerName(name string) policy.Verdict {
-	rules := f.s.rules.Load()
+// checkServerName returns the verdict of the rules on the server name of TLS in a connection that was
+// made for f.host. An address is not a name: the name behind it needs to be allowed itself.
+func (f *flow) checkServerName(rules *policy.Rules, name string) policy.Verdict {
+	if name == "" {
+		return policy.Verdict{Allowed: true}
+	}
 	host, err := policy.CanonicalHost(name)
 	if err != nil {
 		return policy.Verdict{Reason: fmt.Sprintf("the name %q is not a host name", truncate(name))}
@@ -125,12 +128,8 @@ func (f *flow) checkInnerName(name string) policy.Verdict {
 	if host == f.host {
 		return policy.Verdict{Allowed: true}
 	}
-	if _, err := netip.ParseAddr(f.host); err == nil {
-		// Connected to an address: the name must not be denied.
-		if v := rules.CheckConnect(host, f.port); v.Allowed || v.Rule == "" {
-			return policy.Verdict{Allowed: true}
-		}
-		return policy.Verdict{Reason: host + " is denied"}
+	if a, ok := parseAddr(f.host); ok {
+		return rules.CheckServerName(policy.HTTPS, host, a, f.port)
 	}
 	return policy.Verdict{Reason: fmt.Sprintf("a connection to %s that asks for %s", f.host, host)}
 }
@@ -140,10 +139,7 @@ func (f *flow) serveTLS(up net.Conn) {
 	name, err := f.readHello()
 	v := policy.Verdict{Reason: "an unreadable TLS ClientHello"}
 	if err == nil {
-		v = policy.Verdict{Allowed: true}
-		if name != "" {
-			v = f.checkInnerName(name)
-		}
+		v = f.checkServerName(f.s.rules.Load(), name)
 	}
 	if !v.Allowed {
 		f.recordRefusal("tls", v)
@@ -154,6 +150,7 @@ func (f *flow) serveTLS(up net.Conn) {
 		f.serveInspected(up)
 		return
 	}
+	f.serverName = name
 	f.serveOpaque(policy.HTTPS, "tls", up)
 }
 
@@ -162,6 +159,9 @@ func (f *flow) serveOpaque(scheme, protocol string, up net.Conn) {
 	v := f.authorize(func(r *policy.Rules) policy.Verdict {
 		if scheme == policy.HTTPS && f.s.ca != nil && r.ShouldInspect(f.host, f.port) {
 			return policy.Verdict{Reason: f.host + " is inspected now"}
+		}
+		if v := f.checkServerName(r, f.serverName); !v.Allowed {
+			return v
 		}
 		return r.CheckOpaque(scheme, f.host, f.port)
 	})
@@ -188,6 +188,9 @@ func (f *flow) serveOpaque(scheme, protocol string, up net.Conn) {
 func (f *flow) recordAddress() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if !f.addr.IsValid() {
+		return // an upstream proxy resolved the name
+	}
 	f.entry.update(func(c *atoll.Connection) { c.Address = netip.AddrPortFrom(f.addr, f.port).String() })
 }
 
@@ -243,10 +246,12 @@ func (f *flow) checkLateBytes() error {
 	if f.s.ca != nil && f.s.rules.Load().ShouldInspect(f.host, f.port) {
 		return fmt.Errorf("%w: a TLS ClientHello came too late to be inspected", atoll.ErrDenied)
 	}
-	if name == "" {
-		return nil
-	}
-	return f.checkInnerName(name).Err()
+	return f.authorize(func(r *policy.Rules) policy.Verdict {
+		if v := f.checkServerName(r, name); !v.Allowed {
+			return v
+		}
+		return r.CheckOpaque(policy.Other, f.host, f.port)
+	}).Err()
 }
 
 // noTimeout is longer than any connection.
@@ -257,9 +262,13 @@ func (f *flow) recordFailure(err error) {
 	f.mu.Lock()
 	e := f.entry
 	f.mu.Unlock()
-	if e == nil {
-		return
+	if e != nil {
+		f.recordEntryFailure(e, err)
 	}
+}
+
+// recordEntryFailure records why the connection of an entry could not be made.
+func (f *flow) recordEntryFailure(e *entry, err error) {
 	if errors.Is(err, atoll.ErrDenied) {
 		e.update(func(c *atoll.Connection) { c.Allowed = false })
 		if f.s.notify != nil {

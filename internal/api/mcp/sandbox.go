@@ -17,7 +17,7 @@ type createIn struct {
 	Name      string            `json:"name,omitempty" jsonschema:"its name: a-z, 0-9, '-', '_', '.'; generated if left out"`
 	Driver    string            `json:"driver,omitempty" jsonschema:"driver (kind of isolation), if not the default one"`
 	Image     string            `json:"image,omitempty" jsonschema:"image of the root file system, for drivers that have images"`
-	Allow     []string          `json:"allow,omitempty" jsonschema:"allowed hosts: NAME, *.NAME, NAME:PORT or a URL prefix; none by default"`
+	Allow     []string          `json:"allow,omitempty" jsonschema:"allowed hosts: NAME, *.NAME, NAME:PORT, NAME=ADDRESS or a URL prefix; none by default"`
 	Env       map[string]string `json:"env,omitempty" jsonschema:"environment variables of every command"`
 	Workspace string            `json:"workspace,omitempty" jsonschema:"name of a workspace whose files outlive the sandbox; mounted at /workspace"`
 	MemoryMB  int64             `json:"memory_mb,omitempty" jsonschema:"limit of memory in MiB"`

@@ -116,7 +116,7 @@ var Keys = []key{
 	{Name: "defaults.cpus", Form: formAmount, Flag: "cpus", Project: true, Help: "limit of processors, like 1.5"},
 	{Name: "defaults.exec_timeout", Form: formDuration, def: "5m", Flag: "exec-timeout", Project: true, Help: "limit of each command, like 30s; \"never\": none"},
 	{Name: "defaults.network", Form: formNetwork, Flag: "network", Help: "none, nat, bridge or open"},
-	{Name: "defaults.allow", Form: formHosts, Flag: "allow", Help: "allowed hosts: NAME, *.NAME:PORT or a URL prefix"},
+	{Name: "defaults.allow", Form: formHosts, Flag: "allow", Help: "allowed hosts: NAME, *.NAME:PORT, NAME=ADDRESS or a URL prefix"},
 	{Name: "defaults.workspaces", Form: formWorkspaces, Flag: "workspace", Help: "workspaces to mount: NAME[:TARGET[:ro]]"},
 	{Name: "defaults.lifecycle.policy", Form: formPolicy, def: "persistent", Flag: "policy", Project: true, Help: "oneshot, session, longrunning or persistent"},
 	{Name: "defaults.lifecycle.idle", Form: formDuration, Flag: "idle", Project: true, Help: "idle time until it ends, like 30m; \"never\""},

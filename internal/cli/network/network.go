@@ -23,8 +23,10 @@ func (a commands) networkCommand() *cobra.Command {
 		Short: "Manage the network policy of a sandbox",
 		Long: `Manage the network policy of a sandbox. Changes take effect at once, also for
 running programs, and persist when the sandbox stops. An ENTRY is NAME,
-NAME:PORT, *.NAME, a URL prefix, or an address. Addresses of this machine or
-its network need the scope host.`,
+NAME:PORT, *.NAME, a URL prefix, or an address. NAME=ADDRESS allows a name that
+leads to a private address or range, as in registry.corp:443=10.1.2.3 and
+*.corp=10.0.0.0/8; an address alone opens no name behind it. Addresses of this
+machine or its network need the scope host.`,
 		Args: app.UnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -121,8 +123,9 @@ func (a commands) networkTest() *cobra.Command {
 	return &cobra.Command{
 		Use:   "test SANDBOX TARGET...",
 		Short: "Check whether the rules allow targets",
-		Long: `Check whether the rules allow targets, without connecting. The exit status is 1
-if a target is not allowed.`,
+		Long: `Resolve targets and show what the egress proxy would do with connections to
+them, without connecting: the rule, the address, or why not. The exit status is
+1 if a target is not allowed or does not resolve.`,
 		Example:           "  atoll network test box example.com:443 https://example.org/api/",
 		Args:              app.CheckArgCount(2, -1, "a sandbox and targets"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
@@ -132,7 +135,7 @@ if a target is not allowed.`,
 				return err
 			}
 			var all []atoll.Connection
-			rows := [][]string{{"TARGET", "ALLOWED", "RULE", "REASON"}}
+			rows := [][]string{{"TARGET", "ALLOWED", "RULE", "ADDRESS", "REASON"}}
 			denied := false
 			for _, target := range args[1:] {
 				c, err := atoll.CheckNetwork(cmd.Context(), sb, target)
@@ -141,7 +144,7 @@ if a target is not allowed.`,
 				}
 				denied = denied || !c.Allowed
 				all = append(all, c)
-				rows = append(rows, []string{target, yesNo(c.Allowed), output.DashIfEmpty(c.Rule), output.DashIfEmpty(c.Reason)})
+				rows = append(rows, []string{target, yesNo(c.Allowed), output.DashIfEmpty(c.Rule), output.DashIfEmpty(c.Address), output.DashIfEmpty(c.Reason)})
 			}
 			if a.JSON {
 				err = a.PrintJSON(all)
@@ -292,7 +295,7 @@ func connectionRow(c atoll.Connection) []string {
 	if c.Duration > 0 {
 		took = output.RoundDuration(c.Duration).String()
 	}
-	return []string{c.Time.Local().Format(time.DateTime), c.Protocol, output.OneLine(target), connectionResult(c), output.FormatBytes(c.Sent), output.FormatBytes(c.Received), took, output.OneLine(output.DashIfEmpty(why))}
+	return []string{c.Time.Local().Format(time.DateTime), c.Protocol, output.OneLine(target), connectionResult(c), output.FormatBytes(c.Sent), output.FormatBytes(c.Received), took, output.DashIfEmpty(strings.Join(strings.Fields(why), " "))} // the rule at its end is not shortened
 }
 
 func yesNo(yes bool) string {

@@ -110,7 +110,7 @@ The exit status is 3 with --no-attach if the sandbox runs already.`,
 	no := fl.VarPF(&sandboxflag.Negation{Flag: fl.Lookup("nested")}, "no-nested", "", "the opposite of --nested")
 	no.NoOptDefVal = "true"
 	fl.String("network", "", "`MODE`: none, nat, bridge or open (default none)")
-	fl.StringArray("allow", nil, "allow `HOST`: NAME, *.NAME:PORT or a URL prefix (repeatable)")
+	fl.StringArray("allow", nil, "allow `HOST`: NAME, *.NAME:PORT, NAME=ADDRESS or a URL prefix (repeatable)")
 	fl.StringArrayVarP(&f.spec.Env, "env", "e", nil, "environment variable `NAME=VALUE`, or NAME to copy it from here (repeatable)")
 	fl.StringArrayVar(&f.spec.EnvFiles, "env-file", nil, "`FILE` of NAME=VALUE lines (repeatable)")
 	return cmd
@@ -402,10 +402,13 @@ func (a commands) finishStages(ctx context.Context, r *upRun, w *pairing.Pair) e
 	return a.startAll(ctx, r, w)
 }
 
-// runStep runs a prepare command in the workspace and shows its output.
+// runStep runs a prepare command in the workspace and shows its output, and the connections that were
+// denied meanwhile.
 func (a commands) runStep(ctx context.Context, w *pairing.Pair, c projectfile.Command) error {
 	out := &outputTail{a: a}
+	stop := followDenials(ctx, w.Sandbox, a.Progress)
 	exit, err := w.Sandbox.Exec(ctx, atoll.Cmd{Args: c.Args, Shell: c.Shell, Dir: project.Workspace, Stdout: out, Stderr: out, Timeout: stepTime})
+	stop()
 	last := out.lastLines()
 	switch {
 	case err != nil:

@@ -38,9 +38,9 @@ func (f *Flags) AddAll(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.dir, "dir", "", "working `DIRECTORY` (default: the first workspace, else the driver's)")
 	fl.String("network", "", "`MODE`: none, nat, bridge or open (default none)")
-	fl.StringArray("allow", nil, "allow `HOST`: NAME, *.NAME:PORT or a URL prefix (repeatable)")
+	fl.StringArray("allow", nil, "allow `HOST`: NAME, *.NAME:PORT, NAME=ADDRESS or a URL prefix (repeatable)")
 	fl.StringArrayVar(&f.deny, "deny", nil, "deny `HOST`, also if another rule allows it (repeatable)")
-	fl.StringArrayVar(&f.headers, "header", nil, "add a header to requests to a host, `NAME=VALUE@HOST`; ${NAME} in it is a --secret, which then stays outside the sandbox (repeatable)")
+	fl.StringArrayVar(&f.headers, "header", nil, "add a header to requests to a host, `NAME=VALUE@HOST`; ${NAME} in it is a --secret, which then stays outside the sandbox. Implies --inspect unless HOST is http://NAME (repeatable)")
 	fl.BoolVar(&f.inspect, "inspect", false, "intercept TLS of hosts that have headers or rules with a path")
 	fl.StringVar(&f.netRate, "net-rate", "", "limit of the network in bytes a second, a `SIZE` like 1m")
 	fl.StringVar(&f.netBytes, "net-bytes", "", "limit of the network in total, a `SIZE` like 2g")
@@ -174,7 +174,9 @@ func (f *Flags) readNetwork(n *atoll.Network) error {
 			errs = append(errs, fmt.Errorf("%w: --header %s=…: must be NAME=VALUE@HOST", atoll.ErrInvalid, name))
 			continue
 		}
-		n.Headers = append(n.Headers, atoll.Header{Name: name, Value: rest[:at], Host: rest[at+1:]})
+		host := rest[at+1:]
+		n.Headers = append(n.Headers, atoll.Header{Name: name, Value: rest[:at], Host: host})
+		n.Inspect = n.Inspect || needsInspect(host)
 	}
 	for _, l := range []struct {
 		flag, text string
@@ -189,6 +191,13 @@ func (f *Flags) readNetwork(n *atoll.Network) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// needsInspect reports whether a header for a host can't be set without inspecting TLS: all but those
+// of plain http.
+func needsInspect(host string) bool {
+	host = strings.ToLower(host[strings.LastIndexByte(host, ' ')+1:]) // without methods
+	return !strings.HasPrefix(host, "http://") && (strings.Contains(host, "://") || !strings.HasSuffix(host, ":80"))
 }
 
 // ofPod returns the settings of a pod from the flags; nil if there are none.

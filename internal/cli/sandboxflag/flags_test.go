@@ -61,3 +61,17 @@ func TestConfiguredVMSettings(t *testing.T) {
 		}
 	}
 }
+
+// --header for https needs inspection, which it turns on.
+func TestHeaderImpliesInspect(t *testing.T) {
+	for header, inspect := range map[string]bool{
+		"A=b@api.test": true, "A=b@https://api.test/": true, "A=b@api.test:8443": true, "A=b@https://api.test:80": true, "A=b@GET https://api.test/": true,
+		"A=b@http://api.test": false, "A=b@GET http://api.test/": false, "A=b@HTTP://api.test": false, "A=b@api.test:80": false,
+	} {
+		f := Flags{headers: []string{header}}
+		var n atoll.Network
+		if err := f.readNetwork(&n); err != nil || n.Inspect != inspect || len(n.Headers) != 1 {
+			t.Errorf("%s: %+v, %v", header, n, err)
+		}
+	}
+}

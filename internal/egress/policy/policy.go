@@ -65,8 +65,16 @@ func New(n atoll.Network) (*Rules, error) {
 		return rules
 	}
 	r.allow, r.deny = list("allow", n.Allow), list("deny", n.Deny)
+	for i := range r.deny {
+		if r.deny[i].leadsTo.IsValid() {
+			bad("network deny[%d] %q: only allow can have NAME=ADDRESS: deny the name or the address", i, truncate(r.deny[i].text))
+		}
+	}
 	for i, h := range n.Headers {
 		one, err := parse(h.Host)
+		if err == nil && one.leadsTo.IsValid() {
+			err = fmt.Errorf("%w: %q: a header is for a host, without =ADDRESS", atoll.ErrInvalid, truncate(h.Host))
+		}
 		if err == nil {
 			err = checkHeader(h)
 		}
@@ -118,8 +126,8 @@ func Check(n atoll.Network) error {
 		}
 	}
 	for i := range r.headers {
-		if r.headers[i].scheme == "https" {
-			errs = append(errs, fmt.Errorf("%w: network headers[%d] %q: headers of https need inspect", atoll.ErrInvalid, i, r.headers[i].text))
+		if h := &r.headers[i]; h.scheme != HTTP && (h.scheme != "" || h.port != 80) {
+			errs = append(errs, fmt.Errorf("%w: network headers[%d] %q: headers of https need inspect; for plain http only, write http://HOST", atoll.ErrInvalid, i, h.text))
 		}
 	}
 	return errors.Join(errs...)
@@ -135,7 +143,7 @@ func (r *Rules) Inspects() bool { return r.inspect }
 type Verdict struct {
 	Allowed bool
 	Rule    string // entry that decided; empty: the mode
-	Reason  string // why it is denied
+	Reason  string // why it is denied, with the rule that would allow it if there is one
 }
 
 // Err returns nil if the verdict allows, else a *Denial.
@@ -158,6 +166,12 @@ func newDenial(rule, format string, a ...any) Verdict {
 	return Verdict{Rule: rule, Reason: fmt.Sprintf(format, a...)}
 }
 
+// suggest appends the rule that would allow what a verdict denies.
+func suggest(v Verdict, rule string) Verdict {
+	v.Reason += fmt.Sprintf("; the rule %q would allow it", rule)
+	return v
+}
+
 // Name returns the verdict on looking up a name, in the form of Host. If it is denied, nothing of
 // this name can be reached.
 func (r *Rules) Name(host string) Verdict {
@@ -176,8 +190,9 @@ func (r *Rules) Name(host string) Verdict {
 
 // decideByMode returns the verdict of the mode on a host that no rule matches.
 func (r *Rules) decideByMode(host, port string) Verdict {
+	place := joinHostPort(host, port)
 	if host == HostName && r.mode != atoll.NetworkOpen {
-		return newDenial("", "%s is not on this sandbox's list of allowed hosts", joinHostPort(host, port))
+		return suggest(newDenial("", "%s is not on this sandbox's list of allowed hosts", place), place)
 	}
 	a, err := netip.ParseAddr(host)
 	a = unwrapNAT64(a)
@@ -187,9 +202,9 @@ func (r *Rules) decideByMode(host, port string) Verdict {
 	case (r.mode == atoll.NetworkOpen || r.mode == atoll.NetworkBridge) && (err != nil || !containsAddr(metadataRanges, a)):
 		return Verdict{Allowed: true}
 	case r.mode != atoll.NetworkNone:
-		return newDenial("", "%s is not a public address, and no rule names it", joinHostPort(host, port))
+		return suggest(newDenial("", "%s is not a public address, and no rule names it", place), place)
 	}
-	return newDenial("", "%s is not on this sandbox's list of allowed hosts", joinHostPort(host, port))
+	return suggest(newDenial("", "%s is not on this sandbox's list of allowed hosts", place), place)
 }
 
 func joinHostPort(host, port string) string {
@@ -251,9 +266,9 @@ func (r *Rules) CheckOpaque(scheme, host string, port uint16) Verdict {
 		return v
 	}
 	if scheme == HTTPS {
-		return newDenial(near, "%s is allowed only as %q, which the egress proxy can't check in TLS: it needs inspect", place, near)
+		return suggest(newDenial(near, "%s is allowed only as %q, which the egress proxy can't check in TLS: it needs inspect", place, near), place)
 	}
-	return newDenial(near, "%s is allowed only as %q, which is another protocol", place, near)
+	return suggest(newDenial(near, "%s is allowed only as %q, which is another protocol", place, near), place)
 }
 
 // CheckRequest returns the verdict on an HTTP request. path is the path as sent, without the query.
@@ -277,9 +292,18 @@ func (r *Rules) CheckRequest(scheme, host string, port uint16, method, path stri
 	}
 	v := r.decideByMode(host, strconv.Itoa(int(port)))
 	if !v.Allowed && near != "" {
-		return newDenial(near, "%s: only %q is allowed on this host", what, near)
+		v = newDenial(near, "%s: only %q is allowed on this host", what, near)
+		if rule := method + " " + scheme + "://" + joinHostPort(host, strconv.Itoa(int(port))) + path; isRule(rule) {
+			return suggest(v, rule)
+		}
 	}
 	return v
+}
+
+// isRule reports whether a text is a rule.
+func isRule(text string) bool {
+	_, err := parse(text)
+	return err == nil
 }
 
 // ShouldInspect reports whether https to a host is to be inspected, because of headers or of rules about some
@@ -331,19 +355,74 @@ func (r *Rules) CheckAddress(host string, a netip.Addr, port uint16) Verdict {
 	}
 	literal, err := netip.ParseAddr(host)
 	itself := err == nil && unwrapNAT64(literal) == a
+	// A rule about an address is about requests to it by address. A name that leads there needs a
+	// rule of its own: its mode alone does not open the private network to it.
+	listed := itself || r.Lists(host, port)
 	for i := range r.allow {
 		x := &r.allow[i]
-		if (x.port == 0 || x.port == port) && (x.namesAddress(a) && (itself || x.scheme == "" && !x.isNarrow()) || x.host == HostName && host == HostName && a.IsLoopback()) {
+		if x.leadsTo.IsValid() && x.leadsTo.Contains(a) && x.matches(host, port) {
+			return Verdict{Allowed: true, Rule: x.text}
+		}
+		if (x.port == 0 || x.port == port) && (listed && x.namesAddress(a) && (itself || x.scheme == "" && !x.isNarrow()) || x.host == HostName && host == HostName && a.IsLoopback()) {
 			return Verdict{Allowed: true, Rule: x.text}
 		}
 	}
 	if (r.mode == atoll.NetworkOpen || r.mode == atoll.NetworkBridge) && !containsAddr(metadataRanges, a) {
 		return Verdict{Allowed: true}
 	}
+	place := joinHostPort(host, strconv.Itoa(int(port)))
 	if itself {
-		return newDenial("", "%s is not a public address, and no rule names it", a)
+		return suggest(newDenial("", "%s is not a public address, and no rule names it", a), place)
 	}
-	return newDenial("", "%s has no address that this sandbox may connect to: %s is not a public one", host, a)
+	return suggest(newDenial("", "%s has no address that this sandbox may connect to: %s is not a public one", host, a), place+"="+a.String())
+}
+
+// Lists reports whether a rule allows a host itself, and not only the mode.
+func (r *Rules) Lists(host string, port uint16) bool {
+	return slices.ContainsFunc(r.allow, func(x rule) bool { return x.matches(host, port) })
+}
+
+// Addresses returns the addresses that rules of the form NAME=ADDRESS assign to a name, which then is
+// not resolved; nil: there are none.
+func (r *Rules) Addresses(host string, port uint16) []netip.Addr {
+	var list []netip.Addr
+	for i := range r.allow {
+		if x := &r.allow[i]; x.leadsTo.IsValid() && x.leadsTo.IsSingleIP() && x.matches(host, port) {
+			list = append(list, x.leadsTo.Addr())
+		}
+	}
+	return list
+}
+
+// Ports returns the ports for which a check of a host without a port stands: those of https and http,
+// and those in the rules that allow it.
+func (r *Rules) Ports(host string) []uint16 {
+	list := []uint16{443, 80}
+	for i := range r.allow {
+		if x := &r.allow[i]; x.port != 0 && x.matchesHost(host) {
+			list = append(list, x.port)
+		}
+	}
+	return list
+}
+
+// CheckServerName returns the verdict on a connection to an address whose content names another host:
+// the server name of TLS, or the Host of HTTP. The rules about the address do not apply to that host;
+// it needs to be allowed itself, and allowed to lead to the address.
+func (r *Rules) CheckServerName(scheme, host string, a netip.Addr, port uint16) Verdict {
+	if v := r.CheckOpaque(scheme, host, port); !v.Allowed {
+		return v
+	}
+	return r.CheckAddress(host, a, port)
+}
+
+// CheckHostField returns the verdict on an HTTP request to an address whose Host is another one; see
+// CheckServerName.
+func (r *Rules) CheckHostField(scheme, host string, a netip.Addr, port uint16, method, path string) Verdict {
+	if v := r.CheckRequest(scheme, host, port, method, path); !v.Allowed {
+		return v
+	}
+	return r.CheckAddress(host, a, port)
 }
 
 // Redact hides the values of headers in a text.

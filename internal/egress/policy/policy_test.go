@@ -55,11 +55,32 @@ func TestCheckNamesEveryMistake(t *testing.T) {
 	}
 }
 
+func TestNameAddressMistakes(t *testing.T) {
+	for bad, want := range map[string]string{
+		"a.corp=": "ADDRESS or ADDRESS/BITS", "a.corp=b.corp": "ADDRESS or ADDRESS/BITS", "a.corp=10.1.2.3:443": "a port belongs to the name", "a.corp=10.0.0.1/8": "must begin at 10.0.0.0/8",
+		"a.corp=0.0.0.0/0": "private addresses", "a.corp=8.0.0.0/8": "private addresses", "10.1.2.3=10.1.2.4": "only a name", "10.0.0.0/8=10.1.2.4": "only a name", "a.corp=fe80::1%lo": "ADDRESS",
+		"host.atoll.internal=10.1.2.3": "its own addresses", "https://a.corp=10.1.2.3": "NAME:PORT=ADDRESS", "=10.1.2.3": "must be a name", "*=10.1.2.3": "must be a name", "a.corp=10.1.2.3=10.1.2.4": "ADDRESS",
+	} {
+		err := Check(atoll.Network{Allow: []string{bad}})
+		if !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", bad, err, want)
+		}
+	}
+	for what, n := range map[string]atoll.Network{
+		"deny": {Deny: []string{"a.corp=10.1.2.3"}}, "headers": {Headers: []atoll.Header{{Host: "a.corp=10.1.2.3", Name: "X"}}},
+	} {
+		if err := Check(n); !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), "=ADDRESS") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // Private says of every rule that lets a non-public address through that it does.
 func TestPrivateIsNoLessThanTheRules(t *testing.T) {
 	for _, entry := range []string{
 		"10.0.0.0/8", "[10.0.0.0/8]:80", "10.1.2.3", "[fd00::/8]:80", "http://10.1.2.3/", "GET http://10.1.2.3/", "[::ffff:10.1.2.3]:80", "0.0.0.0/0", "8.0.0.0/5", "::/0",
 		"host.atoll.internal", "HOST.ATOLL.INTERNAL.:80", "169.254.0.0/16", "100.100.100.200", "168.63.129.16", "example.com", "*.atoll.internal", "64:ff9b::a01:203", "64:ff9b::/96",
+		"example.com=10.1.2.3", "example.com:80=127.0.0.1", "*.com=10.0.0.0/8", "example.com=fd00::/8", "example.com=[fd00::1]", "example.com=::ffff:10.1.2.3", "example.com=64:ff9b::a01:203", "example.com=8.8.8.8",
 	} {
 		n := atoll.Network{Allow: []string{entry}}
 		r, err := New(n)
@@ -165,4 +186,98 @@ func FuzzPolicy(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A denial names a rule, and that rule allows it.
+func TestDenialNamesTheRuleThatAllows(t *testing.T) {
+	private := netip.MustParseAddr("10.1.2.3")
+	for what, c := range map[string]struct {
+		n     atoll.Network
+		check func(r *Rules) Verdict
+		want  string
+	}{
+		"a name":           {atoll.Network{}, func(r *Rules) Verdict { return r.Name("a.test") }, "a.test"},
+		"a port":           {atoll.Network{Allow: []string{"a.test:80"}}, func(r *Rules) Verdict { return r.CheckConnect("a.test", 443) }, "a.test:443"},
+		"an address":       {atoll.Network{Mode: atoll.NetworkNAT}, func(r *Rules) Verdict { return r.CheckConnect("10.1.2.3", 80) }, "10.1.2.3:80"},
+		"an IPv6 address":  {atoll.Network{}, func(r *Rules) Verdict { return r.CheckConnect("fd00::1", 80) }, "[fd00::1]:80"},
+		"a private name":   {atoll.Network{Allow: []string{"a.test"}}, func(r *Rules) Verdict { return r.CheckAddress("a.test", private, 443) }, "a.test:443=10.1.2.3"},
+		"the host":         {atoll.Network{Mode: atoll.NetworkNAT}, func(r *Rules) Verdict { return r.CheckConnect(HostName, 80) }, HostName + ":80"},
+		"a path":           {atoll.Network{Allow: []string{"http://a.test/a/"}}, func(r *Rules) Verdict { return r.CheckRequest(HTTP, "a.test", 80, "POST", "/b") }, "POST http://a.test:80/b"},
+		"TLS with a path":  {atoll.Network{Allow: []string{"https://a.test/a/"}}, func(r *Rules) Verdict { return r.CheckOpaque(HTTPS, "a.test", 443) }, "a.test:443"},
+		"another protocol": {atoll.Network{Allow: []string{"http://a.test:9"}}, func(r *Rules) Verdict { return r.CheckOpaque(Other, "a.test", 9) }, "a.test:9"},
+	} {
+		r, err := New(c.n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := c.check(r)
+		if v.Allowed || !strings.HasSuffix(v.Reason, `; the rule "`+c.want+`" would allow it`) {
+			t.Errorf("%s: %+v, want %q", what, v, c.want)
+		}
+		c.n.Allow = append(c.n.Allow, c.want)
+		if r, err = New(c.n); err != nil {
+			t.Errorf("%s: %v", what, err)
+		} else if v := c.check(r); !v.Allowed {
+			t.Errorf("%s: with that rule: %+v", what, v)
+		}
+	}
+	r, err := New(atoll.Network{Mode: atoll.NetworkNAT, Deny: []string{"a.test"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := r.Name("a.test"); v.Allowed || strings.Contains(v.Reason, "would allow") {
+		t.Errorf("a denied name: %+v", v)
+	}
+}
+
+// Paths that a server may take for a denied one are denied; paths that it may take for another one are
+// not allowed by a prefix.
+func TestAttackPathSpellings(t *testing.T) {
+	r, err := New(atoll.Network{Allow: []string{"a.test", "http://b.test/api/"}, Deny: []string{"http://a.test/admin", "http://a.test/x%20y/"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{
+		"/admin", "/admin/", "/admin/x", "/admin;x", "/admin;x/y", "/admin;", "/;x/admin", "/a/../admin", "//admin", "/./admin", "/%2e/admin", "/a/%2e%2e/admin", "/a/%2E%2e/admin", "/a/.%2e/admin",
+		"/a%2f..%2fadmin", "/%2fadmin", "/%2Fadmin", "/admin%2fx", "/admin%3bx", "/%61dmin", "/%61%64%6D%69n", "/%61%64%6d%69n", "/ADMIN", "/Admin;x", "/a\\..\\admin", "/a%5c..%5cadmin", "/%5Cadmin",
+		"/%252e%252e/admin", "/%25%36%31dmin", "/admin%00", "/admin%00.html", "/a/..;/admin", "/a/..;x=1/admin", "/a;b/..;/admin", "/a/.;/../admin", "/admin%20", "/admin%09", "/admin.", "/admin..", "/admin%2e",
+		"/%c0%ae%c0%ae/admin", "/%c0%afadmin", "/%u0061dmin", "/admin%0a", "/admin%0d%0a", "/admin%23", "/admin%3f", "/admin%3Fx", "/admi%EF%BD%8E", "/%EF%BC%8Fadmin", "/admin::$DATA", "/x%20y/z", "/x+y;/%2e", "/X%20Y",
+	} {
+		if v := r.CheckRequest(HTTP, "a.test", 80, "GET", path); v.Allowed {
+			t.Errorf("%s is not denied", path)
+		}
+	}
+	for _, path := range []string{"/", "/adminx", "/x/admin-y", "/a;x/b", "/a.b/c..d", "/b%20c", "/%C3%BCber", "/a~b/c+d", "/admins", "/xadmin"} {
+		if v := r.CheckRequest(HTTP, "a.test", 80, "GET", path); !v.Allowed {
+			t.Errorf("%s: %+v", path, v)
+		}
+	}
+	for path, allowed := range map[string]bool{
+		"/api/": true, "/api/x": true, "/api/x;y=1/z": true, "/api/x%20y": true, "/api/a..b": true,
+		"/api": false, "/apix": false, "/API/x": false, "/api/..": false, "/api/../admin": false, "/api/..;/admin": false, "/api/..;x/admin": false, "/api/%2e%2e/admin": false, "/api/%2E%2E/admin": false,
+		"/api/.%2e/admin": false, "/api/..%2fadmin": false, "/api/%2e%2e%2fadmin": false, "/api/..%5cadmin": false, "/api//../admin": false, "/api/%252e%252e/admin": false, "/api/;/../admin": false,
+		"/api/%c0%ae%c0%ae/admin": false, "/api/..%00/admin": false, "/api/..%20/admin": false, "/api/.. /admin": false, "/api/%EF%BC%8E%EF%BC%8E/admin": false, "/api/..%3b/admin": false, "/api/...;/admin": false,
+		"/api/..%09/admin": false, "/api/x%23/../admin": false, "/api/..%3f/admin": false, "/api/x%0d%0aHost:": false,
+	} {
+		if v := r.CheckRequest(HTTP, "b.test", 80, "GET", path); v.Allowed != allowed {
+			t.Errorf("%s: allowed is %v", path, v.Allowed)
+		}
+	}
+}
+
+// A header that could be for https is refused without inspection: it would silently not be sent.
+func TestHeadersOfHTTPSNeedInspect(t *testing.T) {
+	for host, needs := range map[string]bool{
+		"api.test": true, "api.test:443": true, "api.test:8443": true, "*.api.test": true, "https://api.test/": true, "GET https://api.test/": true,
+		"http://api.test": false, "GET http://api.test/": false, "http://api.test:8080": false, "api.test:80": false,
+	} {
+		n := atoll.Network{Allow: []string{"api.test"}, Headers: []atoll.Header{{Host: host, Name: "Authorization", Value: "secret-x"}}}
+		err := Check(n)
+		if needs != errors.Is(err, atoll.ErrInvalid) || needs && (!strings.Contains(err.Error(), "need inspect") || strings.Contains(err.Error(), "secret-x")) {
+			t.Errorf("%s: %v", host, err)
+		}
+		if n.Inspect = true; Check(n) != nil {
+			t.Errorf("%s with inspect: %v", host, Check(n))
+		}
+	}
 }

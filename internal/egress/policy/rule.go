@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -21,12 +23,14 @@ type rule struct {
 	prefix  netip.Prefix // one address, or a range
 	port    uint16       // 0: any
 	path    string       // path prefix; empty: any
+	leadsTo netip.Prefix // of NAME=ADDRESS: addresses to which the name may lead
 }
 
 // parse parses an entry:
 //
 //	example.com  *.example.com:443  192.0.2.7:8080  10.0.0.0/8  [2001:db8::/32]:443
 //	https://example.com/api/  GET,HEAD https://example.com/api/
+//	registry.corp=10.1.2.3  *.corp:443=10.0.0.0/8
 func parse(text string) (rule, error) {
 	bad := func(why string) (rule, error) {
 		return rule{}, fmt.Errorf("%w: %q: %s", atoll.ErrInvalid, truncate(text), why)
@@ -61,10 +65,61 @@ func parse(text string) (rule, error) {
 	} else if r.methods != nil {
 		return bad("methods must precede a URL")
 	}
-	if why := r.parseHostPort(rest); why != "" {
+	host, target, mapped := strings.Cut(rest, "=")
+	if mapped && r.scheme != "" {
+		return bad("a URL can't have =ADDRESS: write NAME=ADDRESS or NAME:PORT=ADDRESS")
+	}
+	if why := r.parseHostPort(host); why != "" {
+		return bad(why)
+	}
+	if !mapped {
+		return r, nil
+	}
+	if why := r.parseTarget(target); why != "" {
 		return bad(why)
 	}
 	return r, nil
+}
+
+// parseTarget parses the ADDRESS or ADDRESS/BITS of NAME=ADDRESS. It returns what is wrong, or "".
+func (r *rule) parseTarget(text string) string {
+	switch {
+	case r.prefix.IsValid():
+		return "only a name can lead to an address: write NAME=ADDRESS"
+	case r.host == HostName:
+		return HostName + " has its own addresses"
+	}
+	bare := text
+	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+		bare = text[1 : len(text)-1]
+	}
+	if a, err := netip.ParseAddr(bare); err == nil && a.Zone() == "" {
+		a = unwrapNAT64(a)
+		r.leadsTo = netip.PrefixFrom(a, a.BitLen())
+		return ""
+	}
+	p, err := netip.ParsePrefix(bare)
+	switch {
+	case err != nil && strings.Contains(text, "."):
+		return "after '=' must be ADDRESS or ADDRESS/BITS; a port belongs to the name, as in NAME:443=ADDRESS"
+	case err != nil:
+		return "after '=' must be ADDRESS or ADDRESS/BITS"
+	case p.Masked() != p:
+		return "the range must begin at " + p.Masked().String()
+	case p.Addr().Is4In6():
+		return "write it as an IPv4 range"
+	case !isReserved(p):
+		return "the range must be one of private addresses, such as 10.0.0.0/8: public ones need no '='"
+	}
+	r.leadsTo = p
+	return ""
+}
+
+// isReserved reports whether a range contains no public address.
+func isReserved(prefix netip.Prefix) bool {
+	return slices.ContainsFunc(reservedRanges, func(p netip.Prefix) bool {
+		return p.Bits() <= prefix.Bits() && p.Contains(prefix.Addr())
+	})
 }
 
 // parseHostPort parses HOST[:PORT]. It returns what is wrong, or "".
@@ -133,9 +188,7 @@ func (r *rule) namesAddress(a netip.Addr) bool {
 	if !r.prefix.IsValid() || !r.prefix.Contains(a) {
 		return false
 	}
-	return r.prefix.IsSingleIP() || slices.ContainsFunc(reservedRanges, func(p netip.Prefix) bool {
-		return p.Bits() <= r.prefix.Bits() && p.Contains(r.prefix.Addr())
-	})
+	return r.prefix.IsSingleIP() || isReserved(r.prefix)
 }
 
 // allowsRequest reports whether a request matches the rule as the server will read its path. An
@@ -155,36 +208,58 @@ func (r *rule) deniesRequest(method, path string) bool {
 	if r.path == "" || isAmbiguousPath(path) {
 		return true
 	}
-	plain, err := url.PathUnescape(path)
-	if err != nil {
-		return true
-	}
-	own, err := url.PathUnescape(r.path)
-	if err != nil {
-		own = r.path
-	}
-	return isBeneath(path, r.path) || isBeneath(strings.ToLower(plain), strings.ToLower(own))
+	own, asked := splitPath(r.path), splitPath(path)
+	return len(asked) >= len(own) && slices.Equal(own, asked[:len(own)])
 }
 
 func isBeneath(path, prefix string) bool {
 	return path == prefix || strings.HasPrefix(path, strings.TrimSuffix(prefix, "/")+"/")
 }
 
+// splitPath returns the parts of a path that is not ambiguous, as the most lenient server reads them:
+// decoded, in lower case, without parameters (";x"), empty parts, and what Windows ignores at the end.
+func splitPath(path string) []string {
+	var parts []string
+	for part := range strings.SplitSeq(path, "/") {
+		part, _, _ = strings.Cut(part, ";")
+		if plain, err := url.PathUnescape(part); err == nil {
+			part = plain
+		}
+		part, _, _ = strings.Cut(part, "::$")
+		if part = strings.TrimRight(strings.ToLower(part), " ."); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
 // isAmbiguousPath reports whether servers could read a path differently.
 func isAmbiguousPath(p string) bool {
-	if !strings.HasPrefix(p, "/") || strings.Contains(p, "//") || strings.ContainsAny(p, "\\\x00") {
+	if !strings.HasPrefix(p, "/") || strings.Contains(p, "//") {
+		return true
+	}
+	plain, err := url.PathUnescape(p)
+	if err != nil || !utf8.ValidString(plain) || strings.ContainsFunc(plain, isAmbiguousRune) {
 		return true
 	}
 	lower := strings.ToLower(p)
-	for _, code := range []string{"%2e", "%2f", "%5c", "%25", "%00", "%3b", "%u"} {
+	for _, code := range []string{"%2e", "%2f", "%5c", "%25", "%3b", "%3f", "%23"} {
 		if strings.Contains(lower, code) {
 			return true
 		}
 	}
-	for part := range strings.SplitSeq(p, "/") {
-		if part, _, _ = strings.Cut(part, ";"); part == "." || part == ".." {
+	for part := range strings.SplitSeq(plain, "/") {
+		part, _, _ = strings.Cut(part, ";")
+		if part != "" && strings.Trim(part, " .") == "" {
 			return true
 		}
 	}
 	return false
+}
+
+// isAmbiguousRune reports whether servers could read a character of a decoded path as another one, or
+// as the end of the path: control characters, backslashes, and variants of ASCII characters.
+func isAmbiguousRune(c rune) bool {
+	return c < ' ' || c == 0x7f || c == '\\' || unicode.Is(unicode.Cc, c) || unicode.Is(unicode.Cf, c) ||
+		c >= 0xff00 && c <= 0xffef || c >= 0xfe50 && c <= 0xfe6f || strings.ContainsRune("\u2024\u2025\u2026\u2044\u2215\u29f5\u29f8\u29f9\u2216", c)
 }

@@ -1,0 +1,80 @@
+package project
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/cli/output"
+)
+
+// maxDenials limits the denied connections that are printed for one command.
+const maxDenials = 20
+
+// denials prints the connections that the rules of a sandbox deny while a command runs in it.
+type denials struct {
+	print func(format string, args ...any)
+	sb    atoll.Sandbox
+	since time.Time
+
+	mu   sync.Mutex
+	seen map[string]bool // guarded by mu; reasons that were printed
+}
+
+// followDenials prints each denial as it happens until stop is called. stop also prints those of
+// which no notice arrived. A sandbox without notices or connections has none.
+func followDenials(ctx context.Context, sb atoll.Sandbox, print func(format string, args ...any)) (stop func()) {
+	d := &denials{print: print, sb: sb, since: time.Now(), seen: make(map[string]bool)}
+	ctx, cancel := context.WithCancel(ctx)
+	var once sync.Once
+	ready, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = atoll.Notices(ctx, sb, func(n atoll.Notice) error { // stop prints what it misses
+			switch n.Kind {
+			case atoll.NoticeReady:
+				once.Do(func() { close(ready) })
+			case atoll.NoticeDenied:
+				d.printOnce(n.Message)
+			}
+			return nil
+		})
+	}()
+	select {
+	case <-ready:
+	case <-done:
+	}
+	return func() {
+		cancel()
+		<-done
+		d.printMissed(context.WithoutCancel(ctx))
+	}
+}
+
+// printMissed prints the recorded denials that were not printed yet.
+func (d *denials) printMissed(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	list, err := atoll.Connections(ctx, d.sb)
+	if err != nil {
+		return // the command's own result counts
+	}
+	for _, c := range list {
+		if !c.Allowed && !c.Time.Before(d.since) {
+			d.printOnce(c.Reason)
+		}
+	}
+}
+
+// printOnce prints a reason unless it was printed already.
+func (d *denials) printOnce(reason string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if reason = output.Clean(strings.Join(strings.Fields(reason), " ")); reason == "" || d.seen[reason] || len(d.seen) == maxDenials {
+		return
+	}
+	d.seen[reason] = true
+	d.print("  network: %s", reason)
+}
