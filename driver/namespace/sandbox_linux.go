@@ -124,9 +124,11 @@ func (d *Driver) sandboxStatus(r *record) atoll.Status {
 	}
 	ready := atoll.Condition{Type: "ready", True: r.State == atoll.Running, Reason: string(r.State)}
 	if r.State == atoll.Running || r.State == atoll.Paused {
-		if f, err := d.openProcess(r); err == nil {
+		f, err := d.openProcess(r)
+		if err == nil {
 			_ = f.Close() // it was only looked up
-		} else {
+		}
+		if err != nil || jail.IsEnding(r.PID) {
 			s.State = atoll.Failed
 			ready = atoll.Condition{Type: "ready", Reason: "died", Message: "process 1 of the sandbox has ended"}
 			if boot, berr := d.bootID(); berr == nil && boot != r.Boot {
@@ -217,9 +219,11 @@ func (s *Sandbox) Stop(ctx context.Context) error {
 func (s *Sandbox) Start(ctx context.Context) error {
 	return s.withLock(ctx, "start", func(r *record) error {
 		if f, err := s.d.openProcess(r); err == nil {
-			return f.Close()
+			if err := f.Close(); err != nil || !jail.IsEnding(r.PID) {
+				return err
+			}
 		}
-		if err := s.d.killProcesses(r); err != nil { // process 1 may have died and left its control group
+		if err := s.d.killProcesses(r); err != nil { // waits for a process 1 that is ending; one that has ended may have left its control group
 			return err
 		}
 		return s.d.bootSandbox(ctx, r)

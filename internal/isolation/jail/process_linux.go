@@ -132,3 +132,39 @@ func StartTime(pid int) (uint64, error) {
 	}
 	return strconv.ParseUint(fields[19], 10, 64)
 }
+
+// IsEnding reports whether a process was killed and has not ended yet, which takes a while for
+// process 1 of a sandbox: the kernel ends all others first.
+func IsEnding(pid int) bool {
+	const (
+		exiting  = 0x4 // PF_EXITING, of the flags in stat
+		killed   = 1 << (int(unix.SIGKILL) - 1)
+		flagsPos = 6 // after the name
+	)
+	proc := "/proc/" + strconv.Itoa(pid)
+	b, err := os.ReadFile(proc + "/stat")
+	if err != nil {
+		return true
+	}
+	text := string(b)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
+	if len(fields) > flagsPos {
+		if flags, err := strconv.ParseUint(fields[flagsPos], 10, 64); err == nil && flags&exiting != 0 {
+			return true
+		}
+	}
+	status, err := os.ReadFile(proc + "/status")
+	if err != nil {
+		return true
+	}
+	for line := range strings.Lines(string(status)) {
+		name, value, _ := strings.Cut(line, ":")
+		if name != "SigPnd" && name != "ShdPnd" {
+			continue
+		}
+		if set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64); err == nil && set&killed != 0 {
+			return true
+		}
+	}
+	return false
+}
