@@ -14,6 +14,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 )
 
 // workerProcess is a worker as its parent sees it.
@@ -59,7 +60,9 @@ func (d *Driver) startWorker() (*workerProcess, error) {
 		w.cmd.SysProcAttr = workerAttr(w.mounts)
 		return w.cmd.Start()
 	}
-	err = start()
+	if err = fdpass.SealInherited(); err == nil {
+		err = start()
+	}
 	if errors.Is(err, syscall.EPERM) { // no namespaces for this user
 		w.mounts = false
 		err = start()
