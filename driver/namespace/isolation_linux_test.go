@@ -26,6 +26,7 @@ func TestIsolation(t *testing.T) {
 		{"NoUserNamespace", "cat /proc/sys/user/max_user_namespaces; unshare -U true 2>/dev/null || echo refused", "0\nrefused"},
 		{"GuestIsProcess1", "tr '\\0' ' ' < /proc/1/cmdline", "atoll-guest init "},
 		{"GuestCantBeKilled", "kill -9 1 2>/dev/null; kill -TERM 1 2>/dev/null; cat /proc/1/environ 2>/dev/null; echo alive", "alive"},
+		{"SignalsAreDefault", "cat /proc/self/status | grep -c '^Sig\\(Blk\\|Ign\\|Cgt\\):[[:space:]]*0000000000000000$'", "3"},
 		{"FewProcesses", "ls -d /proc/[0-9]* | wc -l | awk '{print $1 < 20}'", "1"},
 		{"SystemIsReadOnly", "for d in /usr /etc /etc/ssl /etc/alternatives /proc/sys /dev; do touch $d/x 2>/dev/null && echo $d; done; true", ""},
 		{"SecretsAreNot", "ls -d /etc/shadow /etc/gshadow /etc/ssl/private /etc/ssh /etc/profile.d /etc/sudoers /etc/docker /etc/environment /etc/npmrc /opt 2>/dev/null; ls -A /usr/local/etc 2>/dev/null; true", ""},

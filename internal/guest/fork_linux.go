@@ -113,7 +113,9 @@ func (c *child) forkAndExec(args *cloneArgs) (pid uintptr, err syscall.Errno) {
 	}
 
 	step = stepFiles
-	afterForkInChild()
+	afterForkInChild() // resets the signals that are handled
+	setSignalAction(sigCancel, &defaultAction)
+	setSignalAction(sigRTMin, &defaultAction)
 	if _, _, err = syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); err != 0 {
 		goto failed
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -138,31 +139,50 @@ func reserveThreads() {
 
 // hideProcess protects this process from the programs that it will start. Processes of the same
 // user can't read its memory or trace it, the kernel kills others first when memory is short, and
-// signals from inside don't arrive: process 1 receives only signals for which it has a handler.
+// signals do nothing.
 func hideProcess() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return err
 	}
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-900"), 0) // best effort
+	// The kernel protects process 1 from signals with the default action only while its first
+	// thread does not block them, and the Go runtime blocks all for a moment now and then.
+	var list []os.Signal
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
 		switch sig {
 		case unix.SIGURG, unix.SIGPROF, unix.SIGCHLD, unix.SIGPIPE: // needed by the runtime, and harmless
 		case sigPerThread: // without it a system call on all threads would hang; sent by others it does nothing
 		case unix.SIGKILL, unix.SIGSTOP:
+		case sigCancel, sigRTMin:
+			setSignalAction(sig, &ignoreAction)
 		default:
-			resetSignal(sig)
+			list = append(list, sig)
 		}
 	}
+	signal.Notify(make(chan os.Signal), list...) // discards all
 	return nil
 }
 
-// sigPerThread is the signal with which the runtime makes all threads execute a system call
-// (runtime/os_linux.go: sigPerThreadSyscall).
-const sigPerThread = syscall.Signal(33)
+// Signals that the Go runtime treats specially on Linux (runtime/sigtab_linux_generic.go).
+const (
+	sigCancel    = syscall.Signal(32) // no handler can be set, since the C library uses it
+	sigPerThread = syscall.Signal(33) // with which the runtime makes all threads execute a system call
+	sigRTMin     = syscall.Signal(34) // as sigCancel
+)
 
-// resetSignal restores the default action of a signal without the Go runtime, which has no such
-// function for signals that it handles itself.
-func resetSignal(sig syscall.Signal) {
-	var action [4]uintptr // struct sigaction of the kernel: SIG_DFL
-	_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&action)), 0, 8, 0, 0)
+// signalAction is struct sigaction of the kernel.
+type signalAction [4]uintptr
+
+var (
+	defaultAction signalAction
+	ignoreAction  = signalAction{1} // SIG_IGN
+)
+
+// setSignalAction sets the action of a signal without the Go runtime, which has no such function for
+// signals that it treats specially.
+//
+//go:nosplit
+//go:norace
+func setSignalAction(sig syscall.Signal, action *signalAction) {
+	_, _, _ = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(action)), 0, 8, 0, 0)
 }

@@ -92,7 +92,8 @@ func shares(t *testing.T, proto, program string) {
 		{"WriteThroughLinks", "root", "echo broken > /mnt/open/absolute; echo broken > /mnt/open/relative; true", "/bin/sh: can't create /mnt/open/absolute: nonexistent directory"},
 		{"OthersFiles", "root", "cat /mnt/open/others 2>/dev/null || chown 1000 /mnt/open/others 2>/dev/null || echo none", "none"},
 		{"NoDevices", "root", "mknod /mnt/open/null c 1 3 2>/dev/null || echo none", "none"},
-		{"RootIsNobody", "root", "cp /bin/busybox /mnt/open/sh && chmod 4755 /mnt/open/sh && stat -c %u /mnt/open/sh", "0"},
+		{"RootIsNobody", "root", "cp /bin/busybox /mnt/open/sh && chmod 755 /mnt/open/sh && stat -c %u /mnt/open/sh", "0"},
+		{"NoSetUserID", "root", "for m in 4755 2755 6755; do chmod $m /mnt/open/sh 2>/dev/null; stat -c %a /mnt/open/sh; done | sort -u", "755"},
 		{"NoStrangers", "root", "touch /mnt/open/s && chown 5 /mnt/open/s 2>/dev/null || echo none; rm -f /mnt/open/s", "none"},
 	} {
 		t.Run(law.name, func(t *testing.T) {
