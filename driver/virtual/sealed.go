@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"slices"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/guest"
-	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
 // Sealed is the runtime (Spec.Runtime) of a sandbox in a process of its own, which can't make system
@@ -408,73 +406,6 @@ func (s *sealedSandbox) close() {
 	}
 }
 
-// Stop ends all processes and refuses commands until Start. Files, session and snapshots remain.
-func (s *sealedSandbox) Stop(ctx context.Context) error { return s.call(ctx, "stop", opStop, nil, nil) }
-
-// Start lets commands run again.
-func (s *sealedSandbox) Start(ctx context.Context) error {
-	return s.call(ctx, "start", opStart, nil, nil)
-}
-
-// Pause stops every process of the sandbox and refuses commands until Resume.
-func (s *sealedSandbox) Pause(ctx context.Context) error {
-	return s.call(ctx, "pause", opPause, nil, nil)
-}
-
-// Resume lets the processes continue.
-func (s *sealedSandbox) Resume(ctx context.Context) error {
-	return s.call(ctx, "resume", opResume, nil, nil)
-}
-
-// Snapshot saves the current state.
-func (s *sealedSandbox) Snapshot(ctx context.Context, name string) (info atoll.SnapshotInfo, err error) {
-	err = s.call(ctx, "snapshot", opSnapshot, nameQuestion{Name: name}, &info)
-	return info, err
-}
-
-// Restore resets files and session to a snapshot.
-func (s *sealedSandbox) Restore(ctx context.Context, key string) error {
-	return s.call(ctx, "restore", opRestore, nameQuestion{Name: key}, nil)
-}
-
-// Snapshots returns the snapshots, oldest first.
-func (s *sealedSandbox) Snapshots(ctx context.Context) (list []atoll.SnapshotInfo, err error) {
-	err = s.call(ctx, "list snapshots", opSnapshots, nil, &list)
-	return list, err
-}
-
-// RemoveSnapshot removes a snapshot, by id or name.
-func (s *sealedSandbox) RemoveSnapshot(ctx context.Context, key string) error {
-	return s.call(ctx, "remove snapshot", opRemoveSnapshot, nameQuestion{Name: key}, nil)
-}
-
-// Stats returns the resources that the sandbox uses now.
-func (s *sealedSandbox) Stats(ctx context.Context) (st atoll.Stats, err error) {
-	err = s.call(ctx, "stats", opStats, nil, &st)
-	return st, err
-}
-
-// History returns the newest commands, oldest first.
-func (s *sealedSandbox) History(ctx context.Context) (list []atoll.Result, err error) {
-	err = s.call(ctx, "history", opHistory, nil, &list)
-	return list, err
-}
-
-// Execute runs shell text in the sandbox's persistent shell and returns its result, as
-// [Sandbox.Execute] does.
-func (s *sealedSandbox) Execute(ctx context.Context, command string) (atoll.Result, error) {
-	return atoll.Execute(ctx, s, command)
-}
-
-// Complete returns completions of a word, as [Sandbox.Complete] does.
-func (s *sealedSandbox) Complete(ctx context.Context, line string, pos int) (start int, list []string) {
-	c := completion{Line: line, At: pos}
-	if s.link.Call(ctx, "complete", opComplete, c, &c) != nil {
-		return pos, nil
-	}
-	return c.At, c.Words
-}
-
 // Fork creates a sandbox that starts as this one is now, or was at a snapshot, in a worker of its own.
 func (s *sealedSandbox) Fork(ctx context.Context, key string, spec atoll.Spec) (atoll.Sandbox, error) {
 	fork, err := s.forkSandbox(ctx, key, spec)
@@ -512,82 +443,4 @@ func (s *sealedSandbox) forkSandbox(ctx context.Context, key string, spec atoll.
 		err := s.call(ctx, "fork", opFork, nameQuestion{Name: key, Fork: id}, &saved)
 		return &saved, err
 	})
-}
-
-// workerHost answers the calls of a worker.
-type workerHost struct {
-	s       *sealedSandbox
-	worker  *workerProcess
-	network *network // nil: none
-}
-
-// server returns the answers to all calls but callStart.
-func (h *workerHost) server() *guest.CallServer {
-	calls := guest.Calls{
-		callFailed: func(_ context.Context, q *guest.Request) (any, error) {
-			var p wire.Problem
-			if err := q.DecodeBody(&p); err != nil {
-				return nil, err
-			}
-			h.worker.setFailure(p.Err())
-			return nil, nil
-		},
-		callPolicy: func(ctx context.Context, q *guest.Request) (any, error) {
-			var c policyCall
-			if err := q.DecodeBody(&c); err != nil {
-				return nil, err
-			}
-			return nil, h.s.d.Policy(ctx, c.Call)
-		},
-	}
-	for _, op := range placeCalls {
-		calls[op] = func(ctx context.Context, q *guest.Request) (any, error) {
-			var c placeCall
-			if err := q.DecodeBody(&c); err != nil {
-				return nil, err
-			}
-			return h.answerPlace(ctx, op, &c)
-		}
-	}
-	streams := map[guest.Op]func(context.Context, *guest.Request) (func(net.Conn), error){
-		callRequest: func(_ context.Context, q *guest.Request) (func(net.Conn), error) {
-			var to requestTarget
-			if err := q.DecodeBody(&to); err != nil {
-				return nil, err
-			}
-			if h.network == nil {
-				return nil, fmt.Errorf("%w: the sandbox has no network", atoll.ErrDenied)
-			}
-			return func(conn net.Conn) { h.network.forwardRequest(to, conn) }, nil
-		},
-	}
-	return &guest.CallServer{Calls: calls, Streams: streams}
-}
-
-var _ io.Writer = (*endOfText)(nil)
-
-// endOfText keeps the end of what is written.
-type endOfText struct {
-	mu   sync.Mutex
-	text []byte // guarded by mu
-}
-
-// maxEndOfText is the largest number of bytes that endOfText keeps.
-const maxEndOfText = 8 << 10
-
-// Write adds text.
-func (e *endOfText) Write(b []byte) (int, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.text = append(e.text, b[max(0, len(b)-maxEndOfText):]...)
-	if len(e.text) > maxEndOfText {
-		e.text = slices.Clone(e.text[len(e.text)-maxEndOfText:])
-	}
-	return len(b), nil
-}
-
-func (e *endOfText) String() string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return string(e.text)
 }

@@ -67,7 +67,7 @@ func (s *Sandbox) saveNew(parent string) error {
 	return dir.publish(s.id)
 }
 
-// saveFirst stores the sandbox in a new place, which nobody else uses yet.
+// saveFirst stores the sandbox in a new place, which no other process uses yet.
 func (s *Sandbox) saveFirst(p place) (err error) {
 	k := newDiskStore(p)
 	k.rec = record{Version: recordVersion, ID: s.id}

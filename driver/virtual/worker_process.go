@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -271,4 +272,30 @@ func (p *workerPool) close() {
 	for _, w := range list {
 		w.kill()
 	}
+}
+
+// endOfText keeps the last bytes that are written to it.
+type endOfText struct {
+	mu   sync.Mutex
+	text []byte // guarded by mu
+}
+
+// maxEndOfText is the largest number of bytes that endOfText keeps.
+const maxEndOfText = 8 << 10
+
+// Write adds text.
+func (e *endOfText) Write(b []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.text = append(e.text, b[max(0, len(b)-maxEndOfText):]...)
+	if len(e.text) > maxEndOfText {
+		e.text = slices.Clone(e.text[len(e.text)-maxEndOfText:])
+	}
+	return len(b), nil
+}
+
+func (e *endOfText) String() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return string(e.text)
 }

@@ -6,11 +6,63 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/wire"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
+
+// workerHost answers the calls of a worker.
+type workerHost struct {
+	s       *sealedSandbox
+	worker  *workerProcess
+	network *network // nil: none
+}
+
+// server returns the answers to all calls but callStart.
+func (h *workerHost) server() *guest.CallServer {
+	calls := guest.Calls{
+		callFailed: func(_ context.Context, q *guest.Request) (any, error) {
+			var p wire.Problem
+			if err := q.DecodeBody(&p); err != nil {
+				return nil, err
+			}
+			h.worker.setFailure(p.Err())
+			return nil, nil
+		},
+		callPolicy: func(ctx context.Context, q *guest.Request) (any, error) {
+			var c policyCall
+			if err := q.DecodeBody(&c); err != nil {
+				return nil, err
+			}
+			return nil, h.s.d.Policy(ctx, c.Call)
+		},
+	}
+	for _, op := range placeCalls {
+		calls[op] = func(ctx context.Context, q *guest.Request) (any, error) {
+			var c placeCall
+			if err := q.DecodeBody(&c); err != nil {
+				return nil, err
+			}
+			return h.answerPlace(ctx, op, &c)
+		}
+	}
+	streams := map[guest.Op]func(context.Context, *guest.Request) (func(net.Conn), error){
+		callRequest: func(_ context.Context, q *guest.Request) (func(net.Conn), error) {
+			var to requestTarget
+			if err := q.DecodeBody(&to); err != nil {
+				return nil, err
+			}
+			if h.network == nil {
+				return nil, fmt.Errorf("%w: the sandbox has no network", atoll.ErrDenied)
+			}
+			return func(conn net.Conn) { h.network.forwardRequest(to, conn) }, nil
+		},
+	}
+	return &guest.CallServer{Calls: calls, Streams: streams}
+}
 
 // placeCalls are the calls that answerPlace answers.
 var placeCalls = []guest.Op{callLock, callUnlock, callExists, callRecord, callHistory, callWrite, callSweep, callGet, callPut, callHas, callSync}
