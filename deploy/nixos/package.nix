@@ -20,7 +20,7 @@ buildGoModule {
 
   # The hash of the output of 'go mod vendor'; TestNixOSPackage in cmd/atoll prints the new
   # one when that has changed.
-  vendorHash = "sha256-g5mhkOX+2k5QG2SkpYg4uvaQHZlB9QDUN7eUlftp0p8=";
+  vendorHash = "sha256-Hj8RfTRNsDv3UEjcqRomq75sVfhsghf0rycRfgiP0ks=";
 
   env.CGO_ENABLED = 0;
   ldflags = [

@@ -205,13 +205,14 @@ type workerPool struct {
 	program string           // guarded by mu, as all below; empty: not found yet
 	spare   []*workerProcess // without a sandbox
 	begun   int              // workers that are being started
+	taken   int              // workers that were needed
 	closed  bool
 }
 
 // spareWorkers is the number of workers that wait for a sandbox.
 const spareWorkers = 2
 
-// take returns a worker, and starts another to replace it.
+// take returns a worker, and starts others to replace it.
 func (p *workerPool) take(ctx context.Context, d *Driver) (*workerProcess, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
@@ -233,7 +234,11 @@ func (p *workerPool) take(ctx context.Context, d *Driver) (*workerProcess, error
 	if w == nil {
 		w, err = d.startWorker()
 	}
-	if err == nil {
+	p.mu.Lock()
+	p.taken++
+	more := d.SealOthers || p.taken > 1 // a command that makes one sandbox needs no others
+	p.mu.Unlock()
+	if err == nil && more {
 		p.fill(d)
 	}
 	return w, err
