@@ -22,6 +22,7 @@ type mapfileCall struct {
 	callback string
 	quantum  int
 	name     string
+	line     []byte // buffer of growScratch
 }
 
 func bMapfile(in *interp, args []string) int {
@@ -130,6 +131,7 @@ func (m *mapfileCall) read() int {
 	src := in.openInput(m.fd)
 	src.block = m.count == 0 && m.callback == ""
 	defer src.close()
+	defer func() { in.releaseScratch(cap(m.line)) }()
 	index := m.origin
 	for n := 0; m.count == 0 || n < m.count+m.skip; n++ {
 		line, ok := m.readLine(src)
@@ -158,26 +160,41 @@ func (m *mapfileCall) read() int {
 
 // readLine reads a line, with its delimiter unless -t is given.
 func (m *mapfileCall) readLine(src *input) (string, bool) {
-	b := make([]byte, 0, 64)
+	m.line = m.line[:0]
 	for {
 		c, ok := src.next()
 		if !ok {
-			return string(b), len(b) > 0
+			return m.lineText(), len(m.line) > 0
 		}
 		if c == m.delim {
 			if !m.strip && c != 0 {
-				b = append(b, c)
+				m.appendByte(c)
 			}
-			return string(b), true
+			return m.lineText(), true
 		}
 		if c == 0 {
 			continue
 		}
-		if b = append(b, c); len(b)&4095 == 0 {
+		if m.appendByte(c); len(m.line)&4095 == 0 {
 			m.in.chargeWork(64)
-			m.in.chargeScratch(4096)
 		}
 	}
+}
+
+func (m *mapfileCall) appendByte(c byte) {
+	if len(m.line) == cap(m.line) {
+		m.line = m.in.growScratch(m.line, 1)
+	}
+	m.line = append(m.line, c)
+}
+
+// lineText returns a copy of the line. A long one must fit beside it.
+func (m *mapfileCall) lineText() string {
+	if n := len(m.line); n >= 4096 {
+		m.in.chargeScratch(n)
+		defer m.in.releaseScratch(n) // the element is charged
+	}
+	return string(m.line)
 }
 
 // runCallback runs the callback of mapfile -C.

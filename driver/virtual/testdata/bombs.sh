@@ -90,3 +90,5 @@ jq -n '"a"*5000000 | @base64 | @uri | @sh | @json | length'
 jq -n '[range(1000000)] | @csv | length'
 jq -n '[range(300000)] | combinations | length'
 jq -n '[range(1000000)] | sort_by(-.) | group_by(.%7) | length'
+yes | head -n 500000 > f; join f f | wc
+mapfile -t a < <(head -c 200000000 /dev/zero | tr '\0' x); echo ${#a[@]}

@@ -425,11 +425,17 @@ func (j *joinJob) collectGroup(s *joinSide, other joinRow, field int) (joinRow, 
 			j.p.Free(kept)
 			return r, ok
 		}
-		n := int64(len(r.text)) + 96 + 24*int64(len(r.fields))
+		n := r.memory()
 		j.p.Alloc(n)
 		kept += n
 		s.group = append(s.group, r)
 	}
+}
+
+// memory returns the bytes of a row in a group, with the room that the group grows by.
+func (r *joinRow) memory() int64 {
+	const row, field = 48, 24
+	return int64(cap(r.text)) + field*int64(cap(r.fields)) + 3*row
 }
 
 func (s *joinSide) setGroup(r joinRow, more bool) {
