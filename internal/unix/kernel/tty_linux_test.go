@@ -220,11 +220,15 @@ func TestTTYIsLinux(t *testing.T) {
 				continue // it fills the queue, where only Linux's own buffers continue
 			}
 			t.Run(mode+"/"+what, func(t *testing.T) {
-				r := openTTY(t)
-				want, got := r.typed(t, m, []byte(input)), runDiscipline(m, []byte(input))
-				if got.String() != want.String() {
-					t.Errorf("%.200q:\nours:  %v\nLinux: %v", input, got, want)
+				got := runDiscipline(m, []byte(input))
+				var want typed
+				for range 3 { // Linux processes input beside the reader, which may see a line before ^C drops it
+					r := openTTY(t)
+					if want = r.typed(t, m, []byte(input)); got.String() == want.String() {
+						return
+					}
 				}
+				t.Errorf("%.200q:\nours:  %v\nLinux: %v", input, got, want)
 			})
 		}
 	}
