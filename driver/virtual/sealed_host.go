@@ -37,6 +37,9 @@ func (h *workerHost) server() *guest.CallServer {
 			if err := q.DecodeBody(&c); err != nil {
 				return nil, err
 			}
+			if h.s.d.Policy == nil { // only a hostile worker asks
+				return nil, fmt.Errorf("%w: there is no policy", atoll.ErrInvalid)
+			}
 			return nil, h.s.d.Policy(ctx, c.Call)
 		},
 	}
@@ -50,7 +53,7 @@ func (h *workerHost) server() *guest.CallServer {
 		}
 	}
 	streams := map[guest.Op]func(context.Context, *guest.Request) (func(net.Conn), error){
-		callRequest: func(_ context.Context, q *guest.Request) (func(net.Conn), error) {
+		callRequest: func(ctx context.Context, q *guest.Request) (func(net.Conn), error) {
 			var to requestTarget
 			if err := q.DecodeBody(&to); err != nil {
 				return nil, err
@@ -58,7 +61,7 @@ func (h *workerHost) server() *guest.CallServer {
 			if h.network == nil {
 				return nil, fmt.Errorf("%w: the sandbox has no network", atoll.ErrDenied)
 			}
-			return func(conn net.Conn) { h.network.forwardRequest(to, conn) }, nil
+			return func(conn net.Conn) { h.network.forwardRequest(ctx, to, conn) }, nil
 		},
 	}
 	return &guest.CallServer{Calls: calls, Streams: streams}

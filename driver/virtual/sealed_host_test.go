@@ -113,3 +113,12 @@ func TestWorkerLocksOnce(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWorkerAsksForAPolicyThatIsNotThere lets a worker that was taken over make a call that an honest
+// one does not make. It must not end the server.
+func TestWorkerAsksForAPolicyThatIsNotThere(t *testing.T) {
+	ask := newHost(t, atoll.Spec{}).server().Calls[callPolicy]
+	if _, err := ask(t.Context(), &guest.Request{Op: callPolicy, Body: []byte(`{}`)}); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -196,7 +196,7 @@ func (w *workerProcess) reason() error {
 		return fmt.Errorf("%w: the sandbox's process made a forbidden system call and was ended", atoll.ErrDenied)
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return fmt.Errorf("%w: the sandbox's process has ended (%v): %.200s", atoll.ErrUnavailable, w.exit, line)
+	return fmt.Errorf("%w: the sandbox's process has ended (%v): %.200q", atoll.ErrUnavailable, w.exit, line)
 }
 
 // workerPool starts workers before they are needed.

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -48,12 +49,13 @@ func (b *exchangeBody) Close() error {
 }
 
 // forwardRequest sends the HTTP request that a worker has written to a connection, if the rules allow
-// it, and writes the response.
-func (n *network) forwardRequest(to requestTarget, conn net.Conn) {
+// it, and writes the response. ctx ends with the worker.
+func (n *network) forwardRequest(ctx context.Context, to requestTarget, conn net.Conn) {
 	req, err := http.ReadRequest(bufio.NewReader(conn))
 	if err != nil {
 		return // the worker has given up
 	}
+	req = req.WithContext(ctx)
 	req.RequestURI = ""
 	req.URL, err = url.Parse(to.Scheme + "://" + to.Host + req.URL.RequestURI())
 	var resp *http.Response
