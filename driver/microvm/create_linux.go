@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -53,16 +54,19 @@ func (d *Driver) newSandbox(ctx context.Context, spec atoll.Spec, disks func(con
 		return nil, err
 	}
 	r := &record{ID: spec.ID, Spec: spec, Created: time.Now(), State: atoll.Starting}
+	var unclaimed *os.File
 	if isRoot() {
-		uid, err := d.userIDs().Allocate(r.ID)
-		if err != nil {
+		var err error
+		if r.UID, unclaimed, err = d.userIDs().Allocate(r.ID); err != nil {
 			return nil, err
 		}
-		r.UID = uid
 	}
 	held, err := d.stateHome().Claim(r.ID, r)
+	if unclaimed != nil {
+		_ = unclaimed.Close() // only its lock was needed
+	}
 	if err != nil {
-		return nil, errors.Join(err, d.userIDs().Release(r.UID))
+		return nil, errors.Join(err, d.userIDs().Release(r.ID, r.UID))
 	}
 	defer held.Close()
 	err = disks(ctx, r)

@@ -80,7 +80,7 @@ func (d *Driver) clearSandbox(dir string, r *record) error {
 		return nil
 	}
 	if !statedir.Claimed(dir) {
-		return d.userIDs().Release(r.UID)
+		return d.userIDs().Release(r.ID, r.UID)
 	}
 	ctx, cancel := newEndContext()
 	defer cancel()
@@ -92,7 +92,7 @@ func (d *Driver) clearSandbox(dir string, r *record) error {
 			return err
 		}
 	}
-	return errors.Join(d.releaseDisks(ctx, dir, r), d.userIDs().Release(r.UID))
+	return errors.Join(d.releaseDisks(ctx, dir, r), d.userIDs().Release(r.ID, r.UID))
 }
 
 // openVM returns the VM of a sandbox that runs, or an error that matches atoll.ErrNotFound.

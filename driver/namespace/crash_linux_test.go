@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/atolltest"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
 	"github.com/atoll-sandbox/atoll/internal/testing/leaktest"
 )
@@ -26,4 +27,8 @@ func TestCreatorIsKilled(t *testing.T) {
 		leaktest.KillMaker(t, "TestCreatorIsKilled", d.Dir, "made\n", 0)
 	}
 	leaktest.DestroyAll(t, d, d.Dir, false)
+}
+
+func TestKillAtEveryStep(t *testing.T) {
+	atolltest.KillAtEveryStep(t, func(_ testing.TB, dir string) atoll.Driver { return &namespace.Driver{Dir: dir} })
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
 	"github.com/atoll-sandbox/atoll/internal/isolation/landlock"
 	"github.com/atoll-sandbox/atoll/internal/isolation/seccomp"
+	"github.com/atoll-sandbox/atoll/internal/state/statedir"
 )
 
 // Create creates a sandbox.
@@ -82,14 +83,18 @@ func (d *Driver) newSandbox(ctx context.Context, spec atoll.Spec, fill func(r *r
 // claimDir creates the directory of a sandbox, with a range of user IDs if this process has the
 // rights. This process holds the sandbox's lock until it closes what is returned.
 func (d *Driver) claimDir(r *record) (held *os.File, err error) {
+	var unclaimed *os.File
 	if isRoot() {
-		if r.Base, err = d.userIDs().Allocate(r.ID); err != nil {
+		if r.Base, unclaimed, err = d.userIDs().Allocate(r.ID); err != nil {
 			return nil, err
 		}
 	}
 	held, err = d.stateHome().Claim(r.ID, r)
+	if unclaimed != nil {
+		_ = unclaimed.Close() // only its lock was needed
+	}
 	if err != nil {
-		return nil, errors.Join(err, d.userIDs().Release(r.Base))
+		return nil, errors.Join(err, d.userIDs().Release(r.ID, r.Base))
 	}
 	return held, nil
 }
@@ -103,7 +108,7 @@ func (d *Driver) bootSandbox(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(d.sandboxDir(r.ID), logFile), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_RDWR, 0o600)
+	log, err := statedir.OpenLog(filepath.Join(d.sandboxDir(r.ID), logFile))
 	if err != nil {
 		return err
 	}
@@ -144,15 +149,18 @@ func (d *Driver) bootInGroup(ctx context.Context, r *record, spawner *jail.Spawn
 		err = proc.SendSetup(ctx, &p.setup, p.files, join)
 	}
 	if err == nil {
-		err = d.recordStarted(r, proc.PID)
+		err = d.recordProcess(r, proc.PID)
 	}
 	if err != nil {
 		return errors.Join(withLog(err, log), proc.Kill())
 	}
-	if err := proc.Detach(); err != nil {
-		return err
+	if err = proc.Detach(); err == nil {
+		err = d.egressProxy(r.ID).Restart(ctx, r.Spec.Network)
 	}
-	if err := d.egressProxy(r.ID).Restart(ctx, r.Spec.Network); err != nil {
+	if err == nil {
+		err = d.recordRunning(r)
+	}
+	if err != nil {
 		return errors.Join(withLog(err, log), d.killProcesses(r))
 	}
 	return nil
@@ -175,8 +183,8 @@ func startInGroup(ctx context.Context, spawner *jail.Spawner, r *record, g *cgro
 	return spawner.Start(ctx, b, log, dir)
 }
 
-// recordStarted records that a sandbox runs.
-func (d *Driver) recordStarted(r *record, pid int) error {
+// recordProcess records process 1 of a sandbox before it outlives this process.
+func (d *Driver) recordProcess(r *record, pid int) error {
 	start, err := jail.StartTime(pid)
 	if err != nil {
 		return err
@@ -185,7 +193,13 @@ func (d *Driver) recordStarted(r *record, pid int) error {
 	if err != nil {
 		return err
 	}
-	r.PID, r.Start, r.Boot, r.State = pid, start, boot, atoll.Running
+	r.PID, r.Start, r.Boot = pid, start, boot
+	return d.save(r)
+}
+
+// recordRunning records that a sandbox runs.
+func (d *Driver) recordRunning(r *record) error {
+	r.State, r.Failure = atoll.Running, ""
 	return d.save(r)
 }
 
@@ -365,6 +379,9 @@ func socketPath(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d/%s",
 
 // connectShared connects to the guest of a sandbox, once no process changes the sandbox.
 func (d *Driver) connectShared(ctx context.Context, id string) (net.Conn, error) {
+	if _, err := d.stateHome().LoadRecovered(id); err != nil { // a shared lock does not allow to recover
+		return nil, err
+	}
 	held, err := d.stateHome().LockShared(ctx, id)
 	if err != nil {
 		return nil, err

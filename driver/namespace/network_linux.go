@@ -8,6 +8,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/egress"
 	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 )
 
 // egressProxy returns the egress proxy of a sandbox.
@@ -36,11 +37,13 @@ func (s *Sandbox) SetNetwork(ctx context.Context, n atoll.Network) error {
 		if err := egress.CheckUpdate(r.Spec.Network, n); err != nil {
 			return err
 		}
-		r.Spec.Network = n
-		if err := s.d.save(r); err != nil {
-			return err
-		}
-		return s.d.egressProxy(s.id).SetNetwork(ctx, n, r.State == atoll.Running || r.State == atoll.Paused)
+		return s.d.stateHome().RunAct(s.id, r, actSetNetwork, nil, func(*journal.Act) error {
+			r.Spec.Network = n
+			if err := s.d.save(r); err != nil {
+				return err
+			}
+			return s.d.egressProxy(s.id).SetNetwork(ctx, n, isActive(r))
+		})
 	})
 }
 

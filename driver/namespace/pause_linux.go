@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 )
 
 // Pause freezes every command. The guest still answers: files can be read, and deadlines end frozen
@@ -22,11 +23,13 @@ func (s *Sandbox) Pause(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := f.freezeCommands(ctx); err != nil {
-			return err
-		}
-		r.State = atoll.Paused
-		return s.d.save(r)
+		return s.d.stateHome().RunAct(s.id, r, actPause, nil, func(*journal.Act) error {
+			if err := f.freezeCommands(ctx); err != nil {
+				return err
+			}
+			r.State = atoll.Paused
+			return s.d.save(r)
+		})
 	})
 }
 
@@ -40,14 +43,19 @@ func (s *Sandbox) Resume(ctx context.Context) error {
 		default:
 			return fmt.Errorf("%w: it is %s", atoll.ErrState, r.State)
 		}
-		f, err := s.d.openFreezer(r)
-		if err == nil {
-			err = f.thawCommands()
-		}
-		if err != nil {
-			return err
-		}
-		r.State = atoll.Running
-		return s.d.save(r)
+		return s.d.stateHome().RunAct(s.id, r, actResume, nil, func(*journal.Act) error { return s.d.resumeSandbox(r) })
 	})
+}
+
+// resumeSandbox lets the commands of a paused sandbox continue.
+func (d *Driver) resumeSandbox(r *record) error {
+	f, err := d.openFreezer(r)
+	if err == nil {
+		err = f.thawCommands()
+	}
+	if err != nil {
+		return err
+	}
+	r.State = atoll.Running
+	return d.save(r)
 }

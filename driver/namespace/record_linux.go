@@ -28,16 +28,17 @@ type record struct {
 	Created time.Time   `json:"created"`
 	State   atoll.State `json:"state"` // starting, running, paused, stopped
 	PID     int         `json:"pid,omitempty"`
-	Start   uint64      `json:"start,omitempty"` // when PID started, as jail.StartTime returns it
-	Boot    string      `json:"boot,omitempty"`  // statedir.BootID at that time
-	Base    int         `json:"base,omitempty"`  // first user ID of its range on the host; 0: it has only the user that created it
+	Start   uint64      `json:"start,omitempty"`   // when PID started, as jail.StartTime returns it
+	Boot    string      `json:"boot,omitempty"`    // statedir.BootID at that time
+	Base    int         `json:"base,omitempty"`    // first user ID of its range on the host; 0: it has only the user that created it
+	Failure string      `json:"failure,omitempty"` // why the last start failed; empty: it did not
 
 	mount *os.File // of its disk, while that is made; nil: none
 }
 
 // stateHome returns the store of this driver's sandboxes.
 func (d *Driver) stateHome() *statedir.Home[record] {
-	return &statedir.Home[record]{Dir: d.Dir, Clear: d.clearSandbox}
+	return &statedir.Home[record]{Dir: d.Dir, Clear: d.clearSandbox, Recover: d.recoverSandbox}
 }
 
 func (d *Driver) sandboxDir(id string) string { return filepath.Join(d.Dir, id) }
@@ -68,7 +69,7 @@ func (d *Driver) clearSandbox(dir string, r *record) error {
 		return removeAll(dir)
 	}
 	if !statedir.Claimed(dir) {
-		return errors.Join(removeAll(dir), d.userIDs().Release(r.Base))
+		return errors.Join(removeAll(dir), d.userIDs().Release(r.ID, r.Base))
 	}
 	if err := d.killProcesses(r); err != nil {
 		return err
@@ -80,7 +81,7 @@ func (d *Driver) clearSandbox(dir string, r *record) error {
 			return err
 		}
 	}
-	return errors.Join(removeAll(dir), d.releaseImage(r), d.userIDs().Release(r.Base))
+	return errors.Join(removeAll(dir), d.releaseImage(r), d.userIDs().Release(r.ID, r.Base))
 }
 
 // bootID returns statedir.BootID, which is read once.

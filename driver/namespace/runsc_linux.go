@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
 	"github.com/atoll-sandbox/atoll/internal/isolation/seccomp"
+	"github.com/atoll-sandbox/atoll/internal/state/statedir"
 )
 
 // runtimeRunsc is gVisor, which gives each sandbox a kernel in user space.
@@ -113,7 +114,7 @@ func (d *Driver) bootRunsc(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(d.sandboxDir(r.ID), logFile), os.O_CREATE|os.O_TRUNC|os.O_APPEND|os.O_RDWR, 0o600)
+	log, err := statedir.OpenLog(filepath.Join(d.sandboxDir(r.ID), logFile))
 	if err != nil {
 		return err
 	}
@@ -169,10 +170,13 @@ func (d *Driver) bootBundle(ctx context.Context, r *record, g *cgroup.Group, dir
 	if err != nil {
 		return err
 	}
-	if err := d.recordStarted(r, pid); err != nil {
+	if err := d.recordProcess(r, pid); err != nil {
 		return err
 	}
-	return listens.wait(ctx, d, r)
+	if err := listens.wait(ctx, d, r); err != nil {
+		return err
+	}
+	return d.recordRunning(r)
 }
 
 // enterGroup makes a command enter a control group before it executes.

@@ -12,6 +12,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/internal/isolation/cgroup"
 	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 )
 
 // Sandbox is a sandbox of this driver: a link to its guest, and a directory of the host.
@@ -73,7 +74,7 @@ func countedDirs() []string {
 
 // checkOperation reports why a sandbox can't do an operation of the guest.
 func (s *Sandbox) checkOperation(op string) error {
-	r, err := s.d.load(s.id)
+	r, err := s.d.stateHome().LoadRecovered(s.id)
 	if err != nil {
 		return err
 	}
@@ -94,7 +95,7 @@ func (s *Sandbox) wrapError(op string, err error) error {
 
 // Open returns a sandbox by its id.
 func (d *Driver) Open(_ context.Context, id string) (atoll.Sandbox, error) {
-	r, err := d.load(id)
+	r, err := d.stateHome().LoadRecovered(id)
 	if err == nil && isUnfinished(r) {
 		err = atoll.ErrNotFound // it is not created yet, or never was
 	}
@@ -107,6 +108,9 @@ func (d *Driver) Open(_ context.Context, id string) (atoll.Sandbox, error) {
 // List returns the sandboxes in the driver's directory, and removes the remains of those whose
 // creation or removal was interrupted.
 func (d *Driver) List(context.Context) ([]atoll.Status, error) {
+	if err := d.userIDs().ReleaseAbandoned(d.stateHome().HasDir); err != nil {
+		return nil, &atoll.Error{Op: "list", Err: err}
+	}
 	list, err := d.stateHome().Statuses(isUnfinished, d.sandboxStatus, atoll.Status{Driver: d.Name(), Isolation: isolation})
 	if err != nil {
 		return nil, &atoll.Error{Op: "list", Err: err}
@@ -123,6 +127,9 @@ func (d *Driver) sandboxStatus(r *record) atoll.Status {
 		ID: r.ID, Name: r.Spec.Name, Driver: d.Name(), State: r.State, Labels: r.Spec.Labels, Isolation: isolationName(r), Created: r.Created, Active: r.Created,
 	}
 	ready := atoll.Condition{Type: "ready", True: r.State == atoll.Running, Reason: string(r.State)}
+	if r.State == atoll.Stopped && r.Failure != "" {
+		ready.Reason, ready.Message = "start failed", r.Failure
+	}
 	if r.State == atoll.Running || r.State == atoll.Paused {
 		f, err := d.openProcess(r)
 		if err == nil {
@@ -155,7 +162,7 @@ func (d *Driver) openProcess(r *record) (*os.File, error) {
 
 // Status returns the state of the sandbox now.
 func (s *Sandbox) Status(context.Context) (atoll.Status, error) {
-	r, err := s.d.load(s.id)
+	r, err := s.d.stateHome().LoadRecovered(s.id)
 	if err != nil {
 		return atoll.Status{}, s.wrapError("status", err)
 	}
@@ -173,12 +180,9 @@ func (s *Sandbox) withLock(ctx context.Context, op string, f func(r *record) err
 
 // Destroy removes the sandbox and all its files. Destroying it twice is not an error.
 func (s *Sandbox) Destroy(ctx context.Context) error {
-	err := s.withLock(context.WithoutCancel(ctx), "destroy", func(r *record) error { return s.d.stateHome().Remove(s.id, r) })
+	err := s.d.stateHome().Destroy(context.WithoutCancel(ctx), s.id)
 	s.Disconnect()
-	if errors.Is(err, atoll.ErrNotFound) {
-		return nil
-	}
-	return err
+	return s.wrapError("destroy", err)
 }
 
 // killProcesses kills process 1 and with it all others, and removes their control group.
@@ -205,14 +209,20 @@ const endTimeout = time.Minute
 // Stop ends all processes of the sandbox; its files remain.
 func (s *Sandbox) Stop(ctx context.Context) error {
 	err := s.withLock(ctx, "stop", func(r *record) error {
-		if err := s.d.killProcesses(r); err != nil {
-			return err
-		}
-		r.PID, r.State = 0, atoll.Stopped
-		return s.d.save(r)
+		r.Failure = ""
+		return s.d.stateHome().RunAct(s.id, r, actStop, nil, func(*journal.Act) error { return s.d.stopSandbox(r) })
 	})
 	s.Disconnect()
 	return err
+}
+
+// stopSandbox ends all processes of a sandbox and records that it is stopped.
+func (d *Driver) stopSandbox(r *record) error {
+	if err := d.killProcesses(r); err != nil {
+		return err
+	}
+	r.PID, r.State = 0, atoll.Stopped
+	return d.save(r)
 }
 
 // Start starts a stopped sandbox.
@@ -223,9 +233,19 @@ func (s *Sandbox) Start(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := s.d.killProcesses(r); err != nil { // waits for a process 1 that is ending; one that has ended may have left its control group
-			return err
-		}
-		return s.d.bootSandbox(ctx, r)
+		return s.d.stateHome().RunAct(s.id, r, actStart, nil, func(*journal.Act) error { return s.d.startSandbox(ctx, r) })
 	})
+}
+
+// startSandbox starts a sandbox that does not run.
+func (d *Driver) startSandbox(ctx context.Context, r *record) error {
+	r.Failure = ""
+	if err := d.killProcesses(r); err != nil { // waits for a process 1 that is ending; one that has ended may have left its control group
+		return err
+	}
+	err := d.bootSandbox(ctx, r)
+	if err != nil {
+		r.Failure = err.Error()
+	}
+	return err
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 	"github.com/atoll-sandbox/atoll/internal/state/statedir"
 )
 
@@ -33,14 +33,13 @@ func (d *Driver) withFrozenCommands(ctx context.Context, r *record, f func() err
 func (s *Sandbox) Snapshot(ctx context.Context, name string) (atoll.SnapshotInfo, error) {
 	var k statedir.Snapshot
 	err := s.withLock(ctx, "snapshot", func(r *record) (err error) {
-		if k, err = s.d.stateHome().Snapshots(s.id).New(name); err != nil {
-			return err
-		}
-		k.FirstUID = r.Base
-		if err = s.d.copySnapshot(ctx, r, &k); err != nil {
-			err = errors.Join(err, removeAll(s.d.stateHome().Snapshots(s.id).Path(k.ID)))
-		}
-		return err
+		return s.d.stateHome().RunAct(s.id, r, actSnapshot, nil, func(*journal.Act) (err error) {
+			if k, err = s.d.stateHome().Snapshots(s.id).New(name); err != nil {
+				return err
+			}
+			k.FirstUID = r.Base
+			return s.d.copySnapshot(ctx, r, &k)
+		})
 	})
 	return k.SnapshotInfo, err
 }
@@ -82,28 +81,20 @@ func (s *Sandbox) Restore(ctx context.Context, snapshot string) error {
 }
 
 func (d *Driver) restoreSnapshot(ctx context.Context, r *record, k *statedir.Snapshot) error {
-	dir := d.sandboxDir(r.ID)
-	root := filepath.Join(dir, filesName(r))
-	fresh, old := root+".new", root+".old"
-	if err := errors.Join(removeAll(fresh), removeAll(old)); err != nil {
-		return err
-	}
-	if err := d.fillPrivate(ctx, r, d.snapshotRoot(r.ID, k), fresh, r.Base-k.FirstUID); err != nil {
-		return errors.Join(err, removeAll(fresh))
-	}
-	ran := r.State == atoll.Running || r.State == atoll.Paused
-	if err := d.killProcesses(r); err != nil {
-		return err
-	}
-	if err := errors.Join(os.Rename(root, old), os.Rename(fresh, root)); err != nil {
-		return err
-	}
-	if ran {
-		if err := d.bootSandbox(ctx, r); err != nil {
+	return d.stateHome().RunAct(r.ID, r, actRestore, restoreArgs{}, func(act *journal.Act) error {
+		if err := d.fillPrivate(ctx, r, d.snapshotRoot(r.ID, k), d.restoredFiles(r), r.Base-k.FirstUID); err != nil {
 			return err
 		}
-	}
-	return removeAll(old)
+		ran := isActive(r)
+		if err := act.Update(restoreArgs{Filled: true, Start: ran}); err != nil {
+			return err
+		}
+		err := d.finishRestore(ctx, r, ran)
+		if r.Failure != "" { // it is not to be started a second time
+			err = errors.Join(err, act.Update(restoreArgs{Filled: true}))
+		}
+		return err
+	})
 }
 
 // Snapshots returns the snapshots, oldest first.
@@ -117,16 +108,18 @@ func (s *Sandbox) Snapshots(context.Context) ([]atoll.SnapshotInfo, error) {
 
 // RemoveSnapshot removes a snapshot.
 func (s *Sandbox) RemoveSnapshot(ctx context.Context, snapshot string) error {
-	return s.withLock(ctx, "remove snapshot", func(*record) error {
+	return s.withLock(ctx, "remove snapshot", func(r *record) error {
 		snapshots := s.d.stateHome().Snapshots(s.id)
 		k, err := snapshots.Find(snapshot)
 		if err != nil {
 			return err
 		}
-		if err := snapshots.RemoveRecord(&k); err != nil {
-			return err
-		}
-		return removeAll(snapshots.Path(k.ID))
+		return s.d.stateHome().RunAct(s.id, r, actRemoveSnapshot, nil, func(*journal.Act) error {
+			if err := snapshots.RemoveRecord(&k); err != nil {
+				return err
+			}
+			return removeAll(snapshots.Path(k.ID))
+		})
 	})
 }
 
@@ -168,7 +161,7 @@ func (s *Sandbox) Fork(ctx context.Context, snapshot string, spec atoll.Spec) (a
 			if snapshot != "" {
 				return fill()
 			}
-			return s.d.withFrozenCommands(ctx, r, fill)
+			return s.d.stateHome().RunAct(s.id, r, actFork, nil, func(*journal.Act) error { return s.d.withFrozenCommands(ctx, r, fill) })
 		})
 		return err
 	})

@@ -1,6 +1,7 @@
 package statedir
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 )
 
 // Home is the directory of a driver's sandboxes, with records of the type T.
@@ -25,6 +27,11 @@ type Home[T any] struct {
 	// be called again after an incomplete call. The record is nil if it was never
 	// written completely.
 	Clear func(dir string, r *T) error
+
+	// Recover finishes or undoes an act on a sandbox whose process died, or that failed. It is called
+	// with the sandbox's lock held and may be called again after an error. It changes
+	// and saves the record as needed. nil: the driver records no acts.
+	Recover func(r *T, act *journal.Act) error
 }
 
 // RecordFile and LockFile are files in the directory of each sandbox.
@@ -148,6 +155,38 @@ func (h *Home[T]) Remove(id string, r *T) error {
 	return h.clearDir(gone, r)
 }
 
+// Destroy removes a sandbox, whatever act on it was interrupted. It waits for its lock until ctx is done.
+// A missing sandbox is not an error.
+func (h *Home[T]) Destroy(ctx context.Context, id string) error {
+	held, err := h.Lock(ctx, id)
+	if errors.Is(err, atoll.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	r, err := h.Load(id)
+	if errors.Is(err, atoll.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return h.Remove(id, r)
+}
+
+// HasDir reports whether there is a directory of a sandbox, in use, in creation or in removal.
+func (h *Home[T]) HasDir(id string) bool {
+	for _, name := range []string{id, id + removedSuffix} {
+		if _, err := os.Lstat(filepath.Join(h.Dir, name)); err == nil {
+			return true
+		}
+	}
+	making, err := filepath.Glob(filepath.Join(h.Dir, newPrefix+id+"-*"))
+	return err != nil || len(making) > 0
+}
+
 // clearDir clears and removes a directory whose lock is held.
 func (h *Home[T]) clearDir(dir string, r *T) error {
 	if h.Clear != nil {
@@ -159,7 +198,7 @@ func (h *Home[T]) clearDir(dir string, r *T) error {
 }
 
 // ForEach calls visit for every sandbox, with its record or the error of reading it,
-// and removes directories that dead processes left behind. It ignores errors of that;
+// finishes or undoes the acts that dead processes left behind, and removes their directories. It ignores errors of that;
 // the next call tries again. half reports whether a record belongs to a sandbox that
 // is not created completely; if no process is creating it, it is removed too.
 func (h *Home[T]) ForEach(half func(*T) bool, visit func(id string, r *T, err error)) error {
@@ -179,6 +218,7 @@ func (h *Home[T]) ForEach(half func(*T) bool, visit func(id string, r *T, err er
 		if atoll.CheckID(name) != nil {
 			continue
 		}
+		h.recoverIdle(name)
 		r, err := h.Load(name)
 		switch {
 		case errors.Is(err, atoll.ErrNotFound):

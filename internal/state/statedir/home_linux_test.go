@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 	"github.com/atoll-sandbox/atoll/internal/state/statedir"
 )
 
@@ -211,19 +212,105 @@ func TestNumbersAreUnique(t *testing.T) {
 	n := statedir.RangeAllocator{Dir: filepath.Join(t.TempDir(), "ids"), First: 1000, PerRange: 10, Count: 3}
 	seen := map[int]bool{}
 	for range 3 {
-		k, err := n.Allocate("x")
+		k, held, err := n.Allocate("x")
 		if err != nil || seen[k] || k < 1000 || k > 1020 || k%10 != 0 {
-			t.Errorf("Take: %d, %v", k, err)
+			t.Fatalf("Allocate: %d, %v", k, err)
 		}
+		_ = held.Close()
 		seen[k] = true
 	}
-	if _, err := n.Allocate("x"); !errors.Is(err, atoll.ErrQuota) {
+	if _, _, err := n.Allocate("x"); !errors.Is(err, atoll.ErrQuota) {
 		t.Errorf("one too many: %v", err)
 	}
-	if err := errors.Join(n.Release(1010), n.Release(1010), n.Release(0)); err != nil {
+	if err := errors.Join(n.Release("x", 1010), n.Release("x", 1010), n.Release("x", 0)); err != nil {
 		t.Error(err)
 	}
-	if k, err := n.Allocate("x"); err != nil || k != 1010 {
-		t.Errorf("Take of what was given back: %d, %v", k, err)
+	k, held, err := n.Allocate("y")
+	if err != nil || k != 1010 {
+		t.Fatalf("Allocate of what was released: %d, %v", k, err)
+	}
+	defer held.Close()
+	if err := n.Release("x", 1010); err != nil { // as by a process that continues late
+		t.Error(err)
+	}
+	if _, _, err := n.Allocate("z"); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("x has released the range of y: %v", err)
+	}
+}
+
+// TestAbandonedRangesAreReleased: a process died between the allocation of a range and the creation of
+// its sandbox.
+func TestAbandonedRangesAreReleased(t *testing.T) {
+	n := statedir.RangeAllocator{Dir: filepath.Join(t.TempDir(), "ids"), First: 1000, PerRange: 10, Count: 4}
+	long := time.Now().Add(-time.Hour)
+	var helds []*os.File
+	for _, id := range []string{"exists", "gone", "making", "new"} {
+		_, held, err := n.Allocate(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer held.Close()
+		if id != "new" {
+			if err := os.Chtimes(held.Name(), long, long); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if id != "making" {
+			_ = held.Close()
+		}
+		helds = append(helds, held)
+	}
+	if err := n.ReleaseAbandoned(func(id string) bool { return id == "exists" }); err != nil {
+		t.Fatal(err)
+	}
+	for i, left := range []bool{true, false, true, true} {
+		if _, err := os.Stat(helds[i].Name()); (err == nil) != left {
+			t.Errorf("range %d: %v, want left %v", i, err, left)
+		}
+	}
+}
+
+// TestInterruptedActIsRecovered: whoever looks at a sandbox next finishes or undoes what a dead process
+// has left, and an act that fails is undone at once.
+func TestInterruptedActIsRecovered(t *testing.T) {
+	h, _ := home(t)
+	var recovered []string
+	fail := errors.New("not now")
+	var failing error
+	h.Recover = func(r *record, act *journal.Act) error {
+		recovered = append(recovered, act.Name)
+		return failing
+	}
+	id := atoll.NewID()
+	held, err := h.Claim(id, &record{ID: id, Made: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	act, err := journal.Begin(h.Path(id), "restore", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if each(t, h); len(recovered) != 0 {
+		t.Fatalf("recovered while it is in progress: %v", recovered)
+	}
+	if err := errors.Join(act.Leave(), held.Close()); err != nil { // as the end of a process does
+		t.Fatal(err)
+	}
+	failing = fail
+	if err := h.Change(t.Context(), id, func(*record) error { return nil }); !errors.Is(err, fail) {
+		t.Errorf("a change without a recovery: %v", err)
+	}
+	failing = nil
+	if each(t, h); len(recovered) != 2 || recovered[1] != "restore" {
+		t.Errorf("recovered %v", recovered)
+	}
+	err = h.Change(t.Context(), id, func(r *record) error {
+		return h.RunAct(id, r, "stop", nil, func(*journal.Act) error { return fail })
+	})
+	if !errors.Is(err, fail) || len(recovered) != 3 {
+		t.Errorf("an act that fails: %v, recovered %v", err, recovered)
+	}
+	if journal.IsBegun(h.Path(id)) {
+		t.Error("the act is left")
 	}
 }

@@ -118,6 +118,21 @@ func (s Snapshots) New(name string) (Snapshot, error) {
 // Save writes the record of a snapshot whose files are complete. From then on it is listed.
 func (s Snapshots) Save(one *Snapshot) error { return saveJSON(s.Path(one.ID), SnapshotFile, one) }
 
+// RemoveUnfinished removes the directories of snapshots without a record: processes that died or failed
+// had not completed them, or had begun to remove them. remove removes a tree.
+func (s Snapshots) RemoveUnfinished(remove func(dir string) error) error {
+	entries, err := os.ReadDir(s.Dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if _, serr := os.Lstat(filepath.Join(s.Path(e.Name()), SnapshotFile)); errors.Is(serr, os.ErrNotExist) {
+			err = errors.Join(err, remove(s.Path(e.Name())))
+		}
+	}
+	return err
+}
+
 // RemoveRecord removes the record of a snapshot, so that it is listed no more. The caller then removes
 // its directory.
 func (s Snapshots) RemoveRecord(one *Snapshot) error {

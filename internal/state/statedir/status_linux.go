@@ -16,6 +16,9 @@ func (h *Home[T]) Change(ctx context.Context, id string, f func(r *T) error) err
 		return err
 	}
 	defer held.Close()
+	if err := h.recoverAct(id); err != nil {
+		return err
+	}
 	r, err := h.Load(id)
 	if err != nil {
 		return err
