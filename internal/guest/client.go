@@ -36,6 +36,7 @@ type Options struct {
 // Client is the host's end of one connection to a guest. Its methods may be called concurrently.
 type Client struct {
 	mux       *yamux.Session
+	version   int // of the wire protocol that both ends speak
 	listeners clientListeners
 }
 
@@ -59,20 +60,40 @@ func Connect(ctx context.Context, conn net.Conn, o Options) (_ *Client, err erro
 	if err != nil {
 		return nil, err
 	}
-	v, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), Greeting)
-	if n, err := strconv.Atoi(v); !ok || err != nil || n != Version {
-		return nil, fmt.Errorf("%w: the guest answered %q, this atoll uses version %d of the wire protocol: create the sandbox anew to use it with this version", atoll.ErrUnavailable, line, Version)
+	version, err := negotiateVersion(line)
+	if err != nil {
+		return nil, err
 	}
 	mux, err := yamux.Client(conn, muxConfig(guestStreams), nil)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{mux: mux}
+	c := &Client{mux: mux, version: version}
 	if err := c.sendOffer(ctx, o.Handlers); err != nil {
 		_ = c.Close() // the first error counts
 		return nil, err
 	}
 	return c, nil
+}
+
+// negotiateVersion returns the newest version of the wire protocol that this end and a guest with
+// a greeting both speak.
+func negotiateVersion(greeting string) (int, error) {
+	text, ok := strings.CutPrefix(strings.TrimSuffix(greeting, "\n"), Greeting)
+	newest, oldest, ranged := strings.Cut(text, " ")
+	to, err := strconv.Atoi(newest)
+	from := to
+	if ranged && err == nil {
+		from, err = strconv.Atoi(oldest)
+	}
+	if !ok || err != nil || from < 1 {
+		return 0, fmt.Errorf("%w: the guest greets with %q, which is not atoll's wire protocol", atoll.ErrUnavailable, greeting)
+	}
+	v := min(to, Version)
+	if v < from || v < OldestVersion {
+		return 0, fmt.Errorf("%w: the guest speaks versions %d to %d of the wire protocol, this atoll %d to %d: create the sandbox anew to use it with this version", atoll.ErrUnavailable, from, to, OldestVersion, Version)
+	}
+	return v, nil
 }
 
 // awaitGreeting waits for the guest's first line, or until Watch reports that none will come.

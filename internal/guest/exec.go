@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/libp2p/go-yamux/v5"
@@ -27,25 +28,32 @@ const (
 // and timeout are used as they are.
 func (c *Client) Exec(ctx context.Context, cmd atoll.Cmd) (exit atoll.Exit, err error) {
 	start := time.Now()
-	if cmd.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, cmd.Timeout, fmt.Errorf("%w after %v", atoll.ErrTimeout, cmd.Timeout))
-		defer cancel()
-	}
+	ctx, cancel := withDeadline(ctx, &cmd)
+	defer cancel()
 	st, err := c.open(ctx, &Request{Op: OpExec, Command: wire.CommandOf(&cmd), Input: cmd.Stdin != nil})
 	if err != nil {
 		return exit, err
 	}
-	x := newExecStream(st, &cmd)
-	exit, err = x.runStreams(ctx, x.requestKill)
+	exit, err = newExecStream(st, &cmd).runToEnd(ctx)
 	exit.Duration = time.Since(start)
 	return exit, err
 }
 
+// withDeadline returns a context with a command's timeout, if it has one.
+func withDeadline(ctx context.Context, cmd *atoll.Cmd) (context.Context, context.CancelFunc) {
+	if cmd.Timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, cmd.Timeout, fmt.Errorf("%w after %v", atoll.ErrTimeout, cmd.Timeout))
+}
+
 // execStream is the host's end of a command's channel.
 type execStream struct {
-	st     *yamux.Stream
-	cmd    *atoll.Cmd
+	current atomic.Pointer[yamux.Stream] // another after a resume
+	cmd     *atoll.Cmd
+	ctx     context.Context // of runStreams
+	resumed *resumption     // nil: the loss of the connection is final
+
 	closed chan struct{} // closed when the stream has ended
 
 	requestEnd func() // asks the guest to end the channel; set by runStreams
@@ -55,6 +63,7 @@ type execStream struct {
 	sized sizedWriter // receives the frames with sizes; nil: they are not expected
 
 	sending sync.Mutex // held while a frame is written
+	stdin   sentInput  // guarded by sending; only of a command that can be resumed
 
 	credit struct { // amount of standard input that may be sent
 		sync.Mutex
@@ -73,19 +82,30 @@ type execStream struct {
 }
 
 func newExecStream(st *yamux.Stream, cmd *atoll.Cmd) *execStream {
-	x := &execStream{st: st, cmd: cmd, closed: make(chan struct{})}
+	x := &execStream{cmd: cmd, closed: make(chan struct{})}
+	x.setStream(st)
 	x.credit.L, x.credit.n = &x.credit.Mutex, stdinWindow
 	x.signal = func(name string) error { return x.sendFrame(FrameSignal, []byte(name)) }
 	return x
+}
+
+// stream returns the current channel.
+func (x *execStream) stream() *yamux.Stream { return x.current.Load() }
+
+func (x *execStream) setStream(st *yamux.Stream) { x.current.Store(st) }
+
+// runToEnd copies the streams until the command has ended, and kills it when ctx is done.
+func (x *execStream) runToEnd(ctx context.Context) (atoll.Exit, error) {
+	return x.runStreams(ctx, x.requestKill)
 }
 
 // runStreams copies the streams until the command has ended. When ctx is done it calls
 // requestEnd, after which the guest should end the channel soon.
 func (x *execStream) runStreams(ctx context.Context, leave func()) (atoll.Exit, error) {
 	defer x.close()
-	x.requestEnd = leave
+	x.ctx, x.requestEnd = ctx, leave
 	stop := context.AfterFunc(ctx, func() {
-		_ = x.st.SetReadDeadline(time.Now().Add(guestTimeout)) // streams support deadlines
+		_ = x.stream().SetReadDeadline(time.Now().Add(guestTimeout)) // streams support deadlines
 		leave()
 	})
 	defer stop()
@@ -128,9 +148,9 @@ func (x *execStream) close() {
 	x.reading.Lock()
 	defer x.reading.Unlock()
 	if x.ended {
-		_ = x.st.Close() // both ends are done
+		_ = x.stream().Close() // both ends are done
 	} else {
-		_ = x.st.Reset() // the guest, if it still runs, kills the command
+		_ = x.stream().Reset() // the guest, if it still runs, kills the command
 	}
 }
 
@@ -197,7 +217,7 @@ func (x *execStream) failWriter(err error) {
 	}
 	x.reading.Unlock()
 	if first {
-		_ = x.st.SetReadDeadline(time.Now().Add(guestTimeout)) // streams support deadlines
+		_ = x.stream().SetReadDeadline(time.Now().Add(guestTimeout)) // streams support deadlines
 		go x.requestEnd()
 	}
 }
@@ -210,15 +230,22 @@ func (x *execStream) nextFrame(buf *[frameHeadSize + maxFrame]byte, discard bool
 		return nil, nil, false
 	}
 	b := buf[:]
-	f, p, err := readFrame(x.st, &b)
-	if err != nil {
+	f, p, err := readFrame(x.stream(), &b)
+	for err != nil {
+		var again bool
+		if again, err = x.resume(err); again && err == nil {
+			f, p, err = readFrame(x.stream(), &b)
+			continue
+		}
 		x.finishWith(fmt.Errorf("%w: %w: %w", atoll.ErrUnavailable, errNoAnswer, err))
 		return nil, nil, false
 	}
 	switch f {
 	case FrameStdout:
+		x.countOutput(0, len(p))
 		w = x.collectOutput(p, &x.exit.Stdout, x.cmd.Stdout)
 	case FrameStderr:
+		x.countOutput(1, len(p))
 		w = x.collectOutput(p, &x.exit.Stderr, x.cmd.Stderr)
 	case FrameResize:
 		if x.sized == nil {
@@ -279,13 +306,12 @@ func (x *execStream) sendStdin() {
 		}
 		n, err := x.cmd.Stdin.Read(b[:n])
 		if n > 0 {
-			x.useCredit(n)
-			if x.sendFrame(FrameStdin, b[:n]) != nil {
+			if x.sendInput(b[:n]) != nil {
 				return
 			}
 		}
 		if err != nil {
-			_ = x.sendFrame(FrameStdin, nil) // fails if the command has ended
+			_ = x.sendInput(nil) // fails if the command has ended
 			return
 		}
 	}
@@ -300,6 +326,29 @@ func (x *execStream) waitForCredit(n int) (int, bool) {
 		x.credit.Wait()
 	}
 	return min(n, x.credit.n), !x.credit.closed
+}
+
+// sendInput sends input; none is its end. What is lost with the connection is sent again with the
+// next one.
+func (x *execStream) sendInput(b []byte) error {
+	x.sending.Lock()
+	defer x.sending.Unlock()
+	x.useCredit(len(b))
+	if x.resumed == nil {
+		return writeFrame(x.stream(), FrameStdin, b)
+	}
+	x.stdin.add(b)
+	x.stdin.ended = len(b) == 0
+	_ = writeFrame(x.stream(), FrameStdin, b) // see above
+	return nil
+}
+
+// setCredit replaces the credit after a resume.
+func (x *execStream) setCredit(n int) {
+	x.credit.Lock()
+	defer x.credit.Unlock()
+	x.credit.n = n
+	x.credit.Broadcast()
 }
 
 func (x *execStream) useCredit(n int) {
@@ -359,7 +408,7 @@ func (x *execStream) requestKill() { _ = x.sendFrame(FrameKill, nil) } // fails 
 func (x *execStream) sendFrame(f Frame, p []byte) error {
 	x.sending.Lock()
 	defer x.sending.Unlock()
-	return writeFrame(x.st, f, p)
+	return writeFrame(x.stream(), f, p)
 }
 
 // buffers holds buffers for frames with their heads.

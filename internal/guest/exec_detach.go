@@ -71,7 +71,7 @@ func (l *Link) Reattach(ctx context.Context, id string, streams atoll.Cmd) (exit
 			}
 			return err
 		}
-		exit, err = x.runStreams(ctx, func() { _ = st.Reset() }) // the command runs on
+		exit, err = x.runStreams(ctx, func() { _ = st.Reset() }) // the command goes on
 		return err
 	})
 	return exit, err

@@ -196,10 +196,14 @@ type execution struct {
 }
 
 // exec handles OpExec.
-func (s *Server) exec(_ context.Context, _ *host, st *yamux.Stream, q *Request) {
+func (s *Server) exec(_ context.Context, h *host, st *yamux.Stream, q *Request) {
 	cmd, err := q.parseCommand()
 	if err != nil {
 		sendAnswer(st, err)
+		return
+	}
+	if q.Keep {
+		s.execKept(h, st, q, &cmd)
 		return
 	}
 	x := &execution{st: st}
@@ -208,12 +212,7 @@ func (s *Server) exec(_ context.Context, _ *host, st *yamux.Stream, q *Request) 
 	switch {
 	case errors.As(err, &not):
 		sendAnswer(st, nil)
-		f := FrameStderr
-		if cmd.TTY != nil {
-			f = FrameStdout
-		}
-		x.sendFrame(f, []byte(not.Text))
-		x.sendExit(CommandResult{Code: not.Code})
+		x.sendFailure(&cmd, not)
 		return
 	case err != nil:
 		sendAnswer(st, err)
@@ -221,6 +220,16 @@ func (s *Server) exec(_ context.Context, _ *host, st *yamux.Stream, q *Request) 
 	}
 	sendAnswer(st, nil)
 	x.runStreams(&cmd)
+}
+
+// sendFailure sends why a command could not be started, as a shell would print it.
+func (x *execution) sendFailure(cmd *atoll.Cmd, why *startFailure) {
+	f := FrameStderr
+	if cmd.TTY != nil {
+		f = FrameStdout
+	}
+	x.sendFrame(f, []byte(why.Text))
+	x.sendExit(CommandResult{Code: why.Code})
 }
 
 // parseCommand returns the command of a request.

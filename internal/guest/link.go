@@ -28,6 +28,11 @@ type Link struct {
 	// answer. It should return quickly.
 	ExplainError func(ctx context.Context, err error) error
 
+	// Reconnects says that the way to the guest can be interrupted, as through a cluster: a command
+	// whose connection is lost is continued when a later attempt to connect succeeds. Otherwise
+	// one attempt tells.
+	Reconnects bool
+
 	CountedDirs []string      // directories whose files are counted by Stats
 	Idle        time.Duration // time without activity after which the sandbox is idle; 0: DefaultIdle
 
@@ -149,7 +154,19 @@ func (l *Link) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	l.completeCmd(&cmd)
 	var exit atoll.Exit
 	err := l.runOp(ctx, "exec", func(c *Client) (err error) {
-		exit, err = c.Exec(ctx, cmd)
+		if !c.keeps() {
+			exit, err = c.Exec(ctx, cmd)
+			return err
+		}
+		start := time.Now()
+		ctx, cancel := withDeadline(ctx, &cmd)
+		defer cancel()
+		x, err := l.startKept(ctx, c, &cmd)
+		if err != nil {
+			return err
+		}
+		exit, err = x.runToEnd(ctx)
+		exit.Duration = time.Since(start)
 		return err
 	})
 	return exit, err

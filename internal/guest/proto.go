@@ -11,11 +11,15 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// Version is the version of the wire protocol. Ends of different versions refuse each other.
-const Version = 1
+// Version is the newest version of the wire protocol, and OldestVersion the oldest that this end
+// still speaks. Both ends speak the newest version that both know.
+const (
+	Version       = 2
+	OldestVersion = 1
+)
 
-// Greeting is the beginning of the first line that a guest sends on every stream. The version
-// number and a newline follow it.
+// Greeting is the beginning of the first line that a guest sends on every stream. The newest and
+// the oldest version that it speaks follow, and a newline; an old guest sends only one.
 const Greeting = "atoll-guest "
 
 // Limits on messages of the other end.
@@ -38,6 +42,7 @@ type Request struct {
 	Op      Op              `json:"op"`
 	Command *wire.Command   `json:"command,omitempty"`
 	Input   bool            `json:"input,omitempty"` // standard input follows
+	Keep    bool            `json:"keep,omitempty"`  // of OpExec: the command, whose id is Command.Process, goes on for KeepTime if the connection is lost
 	Body    json.RawMessage `json:"body,omitempty"`  // parameters of other operations; see Into
 }
 
@@ -133,6 +138,15 @@ const frameHeadSize = 5
 func writeFrame(w io.Writer, f Frame, payload []byte) error {
 	_, err := w.Write(append(appendFrameHead(make([]byte, 0, frameHeadSize+len(payload)), f, len(payload)), payload...))
 	return err
+}
+
+// writeJSONFrame writes a frame with a JSON document.
+func writeJSONFrame(w io.Writer, f Frame, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return writeFrame(w, f, b)
 }
 
 // readFrame reads a frame into buf, which grows if necessary.

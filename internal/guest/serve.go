@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -29,10 +28,10 @@ type host struct {
 }
 
 // serveHost serves one host until its connection ends. find returns the handler of an operation, or
-// nil; after is called after each operation.
-func serveHost(conn net.Conn, find func(Op) handler, after func()) {
+// nil; version is the newest version of the wire protocol that they speak; after is called after each operation.
+func serveHost(conn net.Conn, version int, find func(Op) handler, after func()) {
 	defer conn.Close()
-	if _, err := io.WriteString(conn, Greeting+strconv.Itoa(Version)+"\n"); err != nil {
+	if _, err := fmt.Fprintf(conn, "%s%d %d\n", Greeting, version, OldestVersion); err != nil {
 		return
 	}
 	mux, err := yamux.Server(conn, muxConfig(hostStreams), nil)

@@ -25,6 +25,7 @@ type Server struct {
 	processes
 
 	offers   offerRegistry // channels that hosts offer
+	kept     keptRegistry  // foreground commands
 	watches  atomic.Int32  // running file watches
 	activity activity
 	news     hub // subscriptions of hosts to notices
@@ -40,6 +41,7 @@ func (s *Server) operations() map[Op]handler {
 	ops := map[Op]handler{
 		OpReady:       func(_ context.Context, _ *host, st *yamux.Stream, _ *Request) { sendAnswer(st, nil) },
 		OpExec:        s.exec,
+		OpResume:      func(_ context.Context, h *host, st *yamux.Stream, q *Request) { s.resumeCommand(h, st, q) },
 		OpDial:        s.dial,
 		OpOffer:       s.handleOffer,
 		OpListen:      s.listen,
@@ -74,5 +76,5 @@ func (s *Server) Serve(l net.Listener) error {
 // ServeConn serves one host until its connection ends.
 func (s *Server) ServeConn(conn net.Conn) {
 	s.init()
-	serveHost(conn, func(op Op) handler { return s.ops[op] }, s.scheduleTidy)
+	serveHost(conn, Version, func(op Op) handler { return s.ops[op] }, s.scheduleTidy)
 }

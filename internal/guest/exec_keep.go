@@ -1,0 +1,224 @@
+package guest
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/libp2p/go-yamux/v5"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/wire"
+)
+
+// OpResume connects a host to a kept command, whose connection was lost or is taken over. The request
+// has a resumeBody, the answer a resumeReply; frames follow as for OpExec.
+const OpResume Op = "resume"
+
+// The frames of a kept command, besides those of others. A host that closes the channel before
+// the end without FrameLeave kills the command.
+const (
+	FrameReceived Frame = 'r' // to the guest: how many bytes of standard output and standard error the host has received, 8 bytes each
+	FrameLeave    Frame = 'l' // to the guest, last frame: the host closes the channel, the command goes on as after a loss of the connection
+)
+
+// keepVersion is the first version of the wire protocol with kept commands.
+const keepVersion = 2
+
+// KeepTime is how long a guest keeps a command whose host's connection was lost.
+const KeepTime = 5 * time.Minute
+
+// Sizes of the output of one stream that a guest keeps, in bytes.
+const (
+	keptOutput = 2 << 20 // the last output, received or not: more than a host and its client have in flight
+	sendWindow = 1 << 19 // output that was not received: then the command waits
+)
+
+// receivedStep is after how many bytes of output a host says that it has received them.
+const receivedStep = 128 << 10
+
+// resumeBody asks for a kept command.
+type resumeBody struct {
+	Command  string   `json:"command"`
+	Received [2]int64 `json:"received"` // bytes of standard output and standard error that the host has
+}
+
+// resumeReply says how far a guest is with the standard input of a command.
+type resumeReply struct {
+	Received int64 `json:"received"` // bytes that have arrived
+	Read     int64 `json:"read"`     // bytes that the command has read
+}
+
+// newCommandID returns an id for a command that is kept.
+func newCommandID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "c" + hex.EncodeToString(b[:])
+}
+
+// keeps reports whether the guest can keep commands.
+func (c *Client) keeps() bool { return c.version >= keepVersion }
+
+// resumption continues the channel of a kept command on new connections. The stream's reading lock
+// guards it.
+type resumption struct {
+	id       string
+	reopen   func(ctx context.Context, received [2]int64) (*Client, *yamux.Stream, resumeReply, error)
+	c        *Client  // of the current channel
+	received [2]int64 // bytes of output
+	told     [2]int64 // of these, what the guest was told
+}
+
+// startKept starts a command that the guest keeps when the connection is lost, and returns its channel.
+func (l *Link) startKept(ctx context.Context, c *Client, cmd *atoll.Cmd) (*execStream, error) {
+	w := wire.CommandOf(cmd)
+	w.Process = newCommandID()
+	st, err := c.open(ctx, &Request{Op: OpExec, Command: w, Input: cmd.Stdin != nil, Keep: true})
+	if err != nil {
+		return nil, err
+	}
+	x := newExecStream(st, cmd)
+	x.resumed = &resumption{id: w.Process, c: c, reopen: func(ctx context.Context, received [2]int64) (*Client, *yamux.Stream, resumeReply, error) {
+		return l.reopenCommand(ctx, w.Process, received)
+	}}
+	return x, nil
+}
+
+// reopenCommand opens a new channel of a kept command. It tries again while the sandbox may only be
+// out of reach.
+func (l *Link) reopenCommand(ctx context.Context, id string, received [2]int64) (c *Client, st *yamux.Stream, reply resumeReply, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, KeepTime, fmt.Errorf("%w after %v without a connection", atoll.ErrTimeout, KeepTime))
+	defer cancel()
+	body, err := json.Marshal(resumeBody{Command: id, Received: received})
+	if err != nil {
+		return nil, nil, reply, err
+	}
+	for wait := reconnectMin; ; wait = min(2*wait, reconnectMax) {
+		if c, err = l.Client(ctx); err == nil {
+			if st, err = c.mux.OpenStream(ctx); err == nil {
+				err = exchangeHeads(ctx, st, &Request{Op: OpResume, Body: body}, &reply)
+			}
+		}
+		switch {
+		case err == nil:
+			return c, st, reply, nil
+		case ctx.Err() != nil:
+			return nil, nil, reply, context.Cause(ctx)
+		case !l.Reconnects || errors.Is(err, atoll.ErrNotFound) || errors.Is(err, atoll.ErrState) || errors.Is(err, atoll.ErrDenied) || errors.Is(err, atoll.ErrUnsupported):
+			return nil, nil, reply, err
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
+	}
+}
+
+// Pauses between attempts to reach a sandbox again.
+const (
+	reconnectMin = 50 * time.Millisecond
+	reconnectMax = 2 * time.Second
+)
+
+// resume continues on a new channel after the connection was lost. It returns false if the loss is
+// final; cause is then why. The caller holds x.reading.
+func (x *execStream) resume(cause error) (bool, error) {
+	r := x.resumed
+	if r == nil || !r.c.mux.IsClosed() || x.ctx.Err() != nil {
+		return false, cause
+	}
+	c, st, reply, err := r.reopen(x.ctx, r.received)
+	if err != nil {
+		return false, fmt.Errorf("%w; the command can't be continued: %v", cause, err) //nolint:errorlint // that the command is not found says nothing about the sandbox
+	}
+	x.sending.Lock()
+	defer x.sending.Unlock()
+	r.c, r.told = c, r.received
+	x.setStream(st)
+	if x.ctx.Err() != nil { // it was done meanwhile: the former channel was asked to end
+		_ = st.SetReadDeadline(time.Now().Add(guestTimeout)) // streams support deadlines
+		_ = writeFrame(st, FrameKill, nil)                   // fails if the connection is lost again
+	}
+	return true, x.stdin.resend(x, reply)
+}
+
+// countOutput counts output, and tells the guest from time to time. The caller holds x.reading.
+func (x *execStream) countOutput(stream, n int) {
+	r := x.resumed
+	if r == nil {
+		return
+	}
+	r.received[stream] += int64(n)
+	if r.received[stream]-r.told[stream] < receivedStep {
+		return
+	}
+	r.told = r.received
+	_ = x.sendFrame(FrameReceived, appendOffsets(nil, r.received)) // a lost connection shows when it is read
+}
+
+func appendOffsets(b []byte, offsets [2]int64) []byte {
+	for _, n := range offsets {
+		b = binary.BigEndian.AppendUint64(b, uint64(n)) //nolint:gosec // not negative
+	}
+	return b
+}
+
+func parseOffsets(b []byte) (offsets [2]int64, err error) {
+	if len(b) != 16 {
+		return offsets, errWire
+	}
+	for i := range offsets {
+		offsets[i] = int64(binary.BigEndian.Uint64(b[8*i:])) //nolint:gosec // checked
+		if offsets[i] < 0 {
+			return offsets, errWire
+		}
+	}
+	return offsets, nil
+}
+
+// sentInput is the standard input that a host has sent. The stream's sending lock guards it.
+type sentInput struct {
+	total int64  // bytes sent
+	tail  []byte // the last of them: what the guest may not have, at most stdinWindow bytes
+	ended bool
+}
+
+// add records input that is sent.
+func (s *sentInput) add(b []byte) {
+	s.total += int64(len(b))
+	s.tail = append(s.tail, b...)
+	if drop := len(s.tail) - stdinWindow; drop > 0 {
+		s.tail = append(s.tail[:0], s.tail[drop:]...)
+	}
+}
+
+// resend sends the input that the guest does not have on a new channel. The caller holds x.sending.
+func (s *sentInput) resend(x *execStream, reply resumeReply) error {
+	if x.cmd.Stdin == nil {
+		return nil
+	}
+	missing := s.total - reply.Received
+	if missing < 0 || missing > int64(len(s.tail)) || reply.Read > reply.Received || reply.Read < 0 {
+		return errWire
+	}
+	x.setCredit(stdinWindow - int(s.total-reply.Read))
+	st := x.stream()
+	for b := s.tail[len(s.tail)-int(missing):]; len(b) > 0; {
+		n := min(len(b), maxFrame)
+		if err := writeFrame(st, FrameStdin, b[:n]); err != nil {
+			return nil //nolint:nilerr // the connection is lost again: the next resume sends it
+		}
+		b = b[n:]
+	}
+	if s.ended {
+		_ = writeFrame(st, FrameStdin, nil) // likewise
+	}
+	return nil
+}

@@ -1,0 +1,406 @@
+package guest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-yamux/v5"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/wire"
+)
+
+// maxKept limits the commands that a guest keeps at once, running or not.
+const maxKept = 4096
+
+// keptRegistry holds the foreground commands of a guest by their ids.
+type keptRegistry struct {
+	mu   sync.Mutex
+	list map[string]*keptCommand // guarded by mu
+}
+
+func (r *keptRegistry) add(k *keptCommand) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case k.id == "":
+		return fmt.Errorf("%w: a command that is kept needs an id", atoll.ErrInvalid)
+	case r.list[k.id] != nil:
+		return fmt.Errorf("%w: command %q", atoll.ErrExists, k.id)
+	case len(r.list) >= maxKept:
+		return fmt.Errorf("%w: %d commands run", atoll.ErrQuota, len(r.list))
+	}
+	if r.list == nil {
+		r.list = make(map[string]*keptCommand)
+	}
+	r.list[k.id] = k
+	return nil
+}
+
+func (r *keptRegistry) remove(k *keptCommand) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.list, k.id)
+}
+
+func (r *keptRegistry) find(id string) *keptCommand {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.list[id]
+}
+
+// keptCommand is a foreground command that goes on for KeepTime when the connection of its host
+// is lost. Its output and its end are stored, then sent: execution.mu is held for both. Output
+// that no host has received makes the command wait.
+type keptCommand struct {
+	execution
+	id string
+
+	output [2]ring        // guarded by execution.mu
+	result *CommandResult // guarded by execution.mu; nil: it runs
+
+	state    sync.Mutex    // may be locked while execution.mu is held, not the other way round
+	changed  sync.Cond     // signals changes of the fields below
+	current  *yamux.Stream // guarded by state, as all below: channel of the host; nil: the connection is lost
+	ended    bool          // the result is set
+	written  [2]int64      // bytes of output that were read from the command
+	received [2]int64      // bytes of output that a host has
+	input    resumeReply   // bytes of standard input
+	expiry   *time.Timer   // while the connection is lost
+	gone     bool          // no host will come any more
+}
+
+// execKept handles OpExec of a command that is kept.
+func (s *Server) execKept(h *host, st *yamux.Stream, q *Request, cmd *atoll.Cmd) {
+	k := &keptCommand{id: q.Command.Process, execution: execution{st: st}, current: st}
+	k.changed.L = &k.state
+	for i := range k.output {
+		k.output[i].limit = keptOutput
+	}
+	if err := s.kept.add(k); err != nil {
+		sendAnswer(st, err)
+		return
+	}
+	var err error
+	k.command, err = s.startCommand(cmd, q.Input)
+	if err != nil {
+		s.kept.remove(k)
+	}
+	var not *startFailure
+	switch {
+	case errors.As(err, &not):
+		sendAnswer(st, nil)
+		k.sendFailure(cmd, not)
+		return
+	case err != nil:
+		sendAnswer(st, err)
+		return
+	}
+	if k.in != nil {
+		k.stdin = wire.NewPipe(stdinWindow, k.ackInput)
+	}
+	sendAnswer(st, nil)
+	go k.run(s, cmd.Timeout) // it may outlive this channel
+	k.serveHost(h, st)
+}
+
+// run copies the streams until the command has ended, and keeps its end until a host has it.
+func (k *keptCommand) run(s *Server, timeout time.Duration) {
+	defer s.scheduleTidy()
+	defer s.kept.remove(k)
+	var late sync.WaitGroup
+	if k.stdin != nil {
+		late.Go(k.copyStdin)
+	}
+	var expired *time.Timer
+	if timeout > 0 { // the host kills the command at its deadline, if it can
+		expired = time.AfterFunc(timeout+deadlineGrace, k.kill)
+	}
+	var pumps sync.WaitGroup
+	for i, f := range k.outs {
+		pumps.Go(func() {
+			_ = copyOutput(f, func(b []byte) error { return k.sendOutput(i, b) }) // fails when no host will come
+		})
+	}
+	end := k.waitForEnd()
+	pumps.Wait()
+	if expired != nil && !expired.Stop() {
+		end.Problem = wire.ProblemOf(fmt.Errorf("%w after %v", atoll.ErrTimeout, timeout))
+	}
+	k.setResult(&end)
+	if k.stdin != nil {
+		k.stdin.CloseReader()
+		_ = k.in.SetWriteDeadline(time.Now()) // ends copyStdin
+	}
+	late.Wait()
+	k.close()
+	k.waitForHost()
+}
+
+// sendOutput stores and sends output that begins at b[frameHeadSize]. It overwrites the bytes
+// before it.
+func (k *keptCommand) sendOutput(stream int, b []byte) error {
+	n := int64(len(b) - frameHeadSize)
+	if !k.waitForRoom(stream, n) {
+		return errNoHost
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, _ = k.output[stream].Write(b[frameHeadSize:]) // never fails
+	appendFrameHead(b[:0], []Frame{FrameStdout, FrameStderr}[stream], int(n))
+	k.send(b)
+	return nil
+}
+
+// errNoHost reports that nobody will ask for the output of a command.
+var errNoHost = errors.New("no host is connected")
+
+// waitForRoom waits until there is room for n bytes of output that no host has received, and takes
+// it. It returns false when no host will come any more.
+func (k *keptCommand) waitForRoom(stream int, n int64) bool {
+	k.state.Lock()
+	defer k.state.Unlock()
+	for !k.gone && k.written[stream] > k.received[stream] && k.written[stream]+n > k.received[stream]+sendWindow {
+		k.changed.Wait()
+	}
+	k.written[stream] += n
+	return !k.gone
+}
+
+// send sends a frame to the host, if one is connected. The caller holds execution.mu.
+func (k *keptCommand) send(frame []byte) {
+	k.state.Lock()
+	st := k.current
+	k.state.Unlock()
+	if st == nil {
+		return
+	}
+	if _, err := st.Write(frame); err != nil {
+		k.loseHost(st)
+	}
+}
+
+// ackInput acknowledges n bytes of input that the command has read.
+func (k *keptCommand) ackInput(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.state.Lock()
+	k.input.Read += int64(n)
+	k.state.Unlock()
+	k.send(binary.BigEndian.AppendUint32(appendFrameHead(nil, FrameAck, 4), uint32(n))) //nolint:gosec // at most stdinWindow
+}
+
+// setResult stores the end of the command and sends it.
+func (k *keptCommand) setResult(end *CommandResult) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.result = end
+	k.state.Lock()
+	k.ended = true
+	st := k.current
+	k.state.Unlock()
+	if st != nil {
+		k.st = st
+		k.sendResult()
+	}
+}
+
+// sendResult sends the end of the command on k.st. The caller holds execution.mu.
+func (k *keptCommand) sendResult() {
+	if k.s.shuttingDown.Load() {
+		_ = k.st.Reset() // the host learns the cause from the end of the connection
+		return
+	}
+	if writeJSONFrame(k.st, FrameExit, k.result) != nil {
+		k.loseHost(k.st)
+	}
+}
+
+// serveHost handles the frames of a host until it has the end of the command or its channel ends.
+func (k *keptCommand) serveHost(h *host, st *yamux.Stream) {
+	buf := make([]byte, 512)
+	for {
+		f, p, err := readFrame(st, &buf)
+		switch {
+		case err != nil:
+			k.endHost(h, st, err)
+			return
+		case f == FrameLeave:
+			k.loseHost(st)
+			return
+		case f == FrameReceived:
+			if k.countReceived(st, p) != nil {
+				k.endHost(h, st, errWire)
+				return
+			}
+		case !k.takeFrame(st, f, p):
+			k.endHost(h, st, errWire)
+			return
+		}
+	}
+}
+
+// takeFrame handles a frame of the current host. It returns false if the host violates the protocol.
+func (k *keptCommand) takeFrame(st *yamux.Stream, f Frame, p []byte) bool {
+	k.state.Lock()
+	if k.current != st {
+		k.state.Unlock()
+		return true // another host has the command
+	}
+	if f == FrameStdin {
+		k.input.Received += int64(len(p))
+	}
+	k.state.Unlock()
+	return k.handleFrame(f, p)
+}
+
+// countReceived records what a host has received.
+func (k *keptCommand) countReceived(st *yamux.Stream, p []byte) error {
+	received, err := parseOffsets(p)
+	if err != nil {
+		return err
+	}
+	k.state.Lock()
+	defer k.state.Unlock()
+	if k.current != st {
+		return nil
+	}
+	for i, n := range received {
+		if n > k.written[i] {
+			return errWire
+		}
+		k.received[i] = max(k.received[i], n)
+	}
+	k.changed.Broadcast()
+	return nil
+}
+
+// endHost handles the end of a host's channel: the host has everything, its connection was lost,
+// or it has given up, which kills the command.
+func (k *keptCommand) endHost(h *host, st *yamux.Stream, err error) {
+	k.state.Lock()
+	ours, ended := k.current == st, k.ended
+	k.state.Unlock()
+	switch {
+	case !ours:
+	case h.mux.IsClosed():
+		k.loseHost(st)
+	case ended && errors.Is(err, io.EOF):
+		k.giveUp()
+	default:
+		k.giveUp()
+		k.kill()
+	}
+}
+
+// loseHost makes the command wait for another host.
+func (k *keptCommand) loseHost(st *yamux.Stream) {
+	k.state.Lock()
+	defer k.state.Unlock()
+	if k.current != st {
+		return
+	}
+	k.current = nil
+	k.expiry = time.AfterFunc(KeepTime, func() {
+		k.giveUp()
+		k.kill()
+	})
+	k.changed.Broadcast()
+}
+
+// giveUp records that no host will come any more.
+func (k *keptCommand) giveUp() {
+	k.state.Lock()
+	defer k.state.Unlock()
+	k.gone = true
+	k.changed.Broadcast()
+}
+
+// waitForHost waits until a host has the end of the command, or until none will come.
+func (k *keptCommand) waitForHost() {
+	k.state.Lock()
+	defer k.state.Unlock()
+	for !k.gone {
+		k.changed.Wait()
+	}
+	if k.expiry != nil {
+		k.expiry.Stop()
+	}
+}
+
+// resumeCommand handles OpResume.
+func (s *Server) resumeCommand(h *host, st *yamux.Stream, q *Request) {
+	var body resumeBody
+	if err := q.DecodeBody(&body); err != nil {
+		sendAnswer(st, err)
+		return
+	}
+	k := s.kept.find(body.Command)
+	if k == nil {
+		sendAnswer(st, fmt.Errorf("%w: command %q: it has ended, or was never started", atoll.ErrNotFound, body.Command))
+		return
+	}
+	reply, err := k.takeOver(st, body.Received)
+	sendReply(st, reply, err)
+	if err != nil {
+		k.mu.Unlock()
+		return
+	}
+	k.sendMissing(body.Received)
+	k.mu.Unlock()
+	k.serveHost(h, st)
+}
+
+// takeOver makes a channel the one of the command's host, which has received a part of the output.
+// It returns with execution.mu locked, so that nothing is sent before what is missing.
+func (k *keptCommand) takeOver(st *yamux.Stream, received [2]int64) (resumeReply, error) {
+	k.state.Lock()
+	former := k.current
+	k.state.Unlock()
+	if former != nil {
+		_ = former.Reset() // so that nobody waits for it with the lock
+	}
+	k.mu.Lock()
+	for i := range received {
+		r := &k.output[i]
+		if oldest := r.total - int64(len(r.buf)); received[i] < oldest || received[i] > r.total {
+			return resumeReply{}, fmt.Errorf("%w: output from byte %d on: bytes %d to %d are kept", atoll.ErrUnavailable, received[i], oldest, r.total)
+		}
+	}
+	k.state.Lock()
+	defer k.state.Unlock()
+	if k.gone {
+		return resumeReply{}, fmt.Errorf("%w: command %q has ended", atoll.ErrNotFound, k.id)
+	}
+	if k.expiry != nil {
+		k.expiry.Stop()
+		k.expiry = nil
+	}
+	k.current, k.st, k.received = st, st, received
+	k.changed.Broadcast()
+	return k.input, nil
+}
+
+// sendMissing sends the output that the host does not have, and the end. The caller holds
+// execution.mu.
+func (k *keptCommand) sendMissing(received [2]int64) {
+	buf := make([]byte, frameHeadSize+readSize)
+	for i := range received {
+		for at := received[i]; ; {
+			var n int
+			n, at, _ = k.output[i].read(at, buf[frameHeadSize:])
+			if n == 0 {
+				break
+			}
+			appendFrameHead(buf[:0], []Frame{FrameStdout, FrameStderr}[i], n)
+			k.send(buf[:frameHeadSize+n])
+		}
+	}
+	if k.result != nil {
+		k.sendResult()
+	}
+}

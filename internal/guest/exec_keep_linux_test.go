@@ -1,0 +1,225 @@
+package guest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// cutLink is a link to a server of this process whose connections a test can cut.
+type cutLink struct {
+	Link
+	server *Server
+
+	mu    sync.Mutex
+	conns []net.Conn // guarded by mu: the ends of the host
+}
+
+func newCutLink(t *testing.T) *cutLink {
+	l := &cutLink{server: &Server{}}
+	l.Link = Link{ID: "s1", Connect: l.connect}
+	t.Cleanup(l.cut)
+	return l
+}
+
+func (l *cutLink) connect(context.Context) (net.Conn, error) {
+	a, b := net.Pipe()
+	go l.server.ServeConn(b)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = append(l.conns, a)
+	return a, nil
+}
+
+// cut cuts all connections, as a tunnel that ends.
+func (l *cutLink) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.conns {
+		_ = c.Close()
+	}
+	l.conns = nil
+}
+
+// cuttingWriter cuts the connections of a link after each n bytes.
+type cuttingWriter struct {
+	bytes.Buffer
+	l       *cutLink
+	n, next int
+	cuts    int
+}
+
+func (w *cuttingWriter) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	if w.Len() >= w.next {
+		w.next = w.Len() + w.n
+		w.cuts++
+		w.l.cut()
+	}
+	return n, err
+}
+
+// keptCommands returns how many commands a server keeps.
+func (s *Server) keptCommands() int {
+	s.kept.mu.Lock()
+	defer s.kept.mu.Unlock()
+	return len(s.kept.list)
+}
+
+// waitForNoKept waits until a server keeps no command.
+func waitForNoKept(t *testing.T, s *Server) {
+	t.Helper()
+	for s.keptCommands() > 0 {
+		if t.Context().Err() != nil {
+			t.Fatal("a command is kept for ever")
+		}
+		runtime.Gosched()
+	}
+}
+
+// TestCommandContinuesAfterLostConnection cuts the connection again and again: the output is whole, once
+// and in order, the input too, and the status is right.
+func TestCommandContinuesAfterLostConnection(t *testing.T) {
+	const lines = 300_000
+	var want strings.Builder
+	for i := range lines {
+		fmt.Fprintln(&want, i)
+	}
+	for _, test := range []struct {
+		name string
+		cmd  atoll.Cmd
+	}{
+		{"output", atoll.Cmd{Shell: fmt.Sprintf("i=0; seq 0 %d; exit 7", lines-1)}},
+		{"input", atoll.Cmd{Shell: "cat; exit 7", Stdin: strings.NewReader(want.String())}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			l := newCutLink(t)
+			out := &cuttingWriter{l: l, n: 100_000}
+			test.cmd.Stdout = out
+			exit, err := l.Exec(t.Context(), test.cmd)
+			if err != nil || exit.Code != 7 {
+				t.Errorf("Exec: %+v, %v", exit, err)
+			}
+			if out.String() != want.String() {
+				t.Errorf("%d bytes of output, want %d: they differ", out.Len(), want.Len())
+			}
+			if out.cuts < 5 {
+				t.Errorf("only %d cuts", out.cuts)
+			}
+			waitForNoKept(t, l.server)
+		})
+	}
+}
+
+// TestCommandWithoutOutputContinues: the connection is cut while nothing is sent.
+func TestCommandWithoutOutputContinues(t *testing.T) {
+	l := newCutLink(t)
+	r, w := io.Pipe()
+	out := newNotifyingWriter()
+	done := make(chan error, 1)
+	go func() {
+		exit, err := l.Exec(t.Context(), atoll.Cmd{Shell: "echo ready; read x; echo $x; exit 3", Stdin: r, Stdout: out})
+		if err == nil && exit.Code != 3 {
+			err = fmt.Errorf("status %d", exit.Code)
+		}
+		done <- err
+	}()
+	<-out.written
+	l.cut()
+	if _, err := io.WriteString(w, "late\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil || out.String() != "ready\nlate\n" {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	waitForNoKept(t, l.server)
+}
+
+// notifyingWriter tells when something was written.
+type notifyingWriter struct {
+	mu      sync.Mutex
+	b       bytes.Buffer // guarded by mu
+	once    sync.Once
+	written chan struct{}
+}
+
+func newNotifyingWriter() *notifyingWriter { return &notifyingWriter{written: make(chan struct{})} }
+
+func (w *notifyingWriter) Write(p []byte) (int, error) {
+	w.once.Do(func() { close(w.written) })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.Write(p)
+}
+
+func (w *notifyingWriter) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.b.String()
+}
+
+// TestCancelledCommandIsNotKept: who gives up kills the command.
+func TestCancelledCommandIsNotKept(t *testing.T) {
+	l := newCutLink(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	out := newNotifyingWriter()
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Exec(ctx, atoll.Cmd{Shell: "echo ready; sleep 1000", Stdout: out})
+		done <- err
+	}()
+	<-out.written
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("Exec: %v", err)
+	}
+	waitForNoKept(t, l.server)
+}
+
+// TestUnreachableSandboxEndsCommand: the sandbox can't be reached again, and nothing says that it will.
+func TestUnreachableSandboxEndsCommand(t *testing.T) {
+	l := newCutLink(t)
+	out := newNotifyingWriter()
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Exec(t.Context(), atoll.Cmd{Shell: "echo ready; sleep 1000", Stdout: out})
+		done <- err
+	}()
+	<-out.written
+	l.mu.Lock()
+	l.Link.Connect = func(context.Context) (net.Conn, error) { return nil, atoll.ErrNotFound }
+	l.mu.Unlock()
+	l.cut()
+	err := <-done
+	if !errors.Is(err, atoll.ErrUnavailable) || errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("Exec: %v, want ErrUnavailable alone", err)
+	}
+	l.server.kept.mu.Lock()
+	for _, k := range l.server.kept.list {
+		k.kill()
+		k.giveUp()
+	}
+	l.server.kept.mu.Unlock()
+	waitForNoKept(t, l.server)
+}
+
+func TestNegotiateVersion(t *testing.T) {
+	for greeting, want := range map[string]int{
+		"atoll-guest 1\n": 1, "atoll-guest 2 1\n": 2, "atoll-guest 9 1\n": Version, "atoll-guest 9 2\n": Version,
+		"atoll-guest 9 8\n": 0, "atoll-guest 9\n": 0, "atoll-guest 0\n": 0, "atoll-guest\n": 0, "atoll-guest x\n": 0, "atoll-guest 2 x\n": 0, "HTTP/1.1 400\n": 0,
+	} {
+		got, err := negotiateVersion(greeting)
+		if got != want || (err == nil) != (want != 0) {
+			t.Errorf("%q: %d, %v, want %d", greeting, got, err, want)
+		}
+	}
+}
