@@ -11,6 +11,10 @@ import (
 // Cmd is a command to run in a sandbox. It is used like exec.Cmd.
 // Exactly one of Args and Shell is set.
 type Cmd struct {
+	// ID names the command for a CommandResumer. Empty: only this call can have it. Other sandboxes
+	// ignore it.
+	ID string
+
 	Args  []string // the program and its arguments, executed as given
 	Shell string   // text for sh -c
 

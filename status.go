@@ -75,7 +75,7 @@ type Features struct {
 	Signals  bool          `json:"signals"`            // Cmd.Signals
 	Watch    bool          `json:"watch"`              // Watcher
 	Mounts   bool          `json:"mounts"`             // Spec.Mounts
-	Detach   bool          `json:"detach"`             // Detacher
+	Detach   bool          `json:"detach"`             // Detacher, CommandResumer
 	Terminal bool          `json:"terminal"`           // Terminals
 	Notices  bool          `json:"notices"`            // Notifier
 	Egress   bool          `json:"gate"`               // Gated
@@ -118,7 +118,7 @@ func (f *Features) Has(ability any) bool {
 		return f.History
 	case *Watcher:
 		return f.Watch
-	case *Detacher:
+	case *Detacher, *CommandResumer:
 		return f.Detach
 	case *Terminals, *TerminalAttacher:
 		return f.Terminal

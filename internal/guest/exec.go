@@ -64,6 +64,7 @@ type execStream struct {
 
 	sending sync.Mutex // held while a frame is written
 	stdin   sentInput  // guarded by sending; only of a command that can be resumed
+	left    bool       // guarded by sending; another process takes the command over
 
 	credit struct { // amount of standard input that may be sent
 		sync.Mutex
@@ -147,8 +148,11 @@ func (x *execStream) close() {
 	x.credit.Unlock()
 	x.reading.Lock()
 	defer x.reading.Unlock()
-	if x.ended {
-		_ = x.stream().Close() // both ends are done
+	x.sending.Lock()
+	left := x.left
+	x.sending.Unlock()
+	if x.ended || left {
+		_ = x.stream().Close() // both ends are done, or the guest knows that this one is
 	} else {
 		_ = x.stream().Reset() // the guest, if it still runs, kills the command
 	}
@@ -403,7 +407,18 @@ func (x *execStream) sendEvents() {
 // maxSignalName is larger than the length of every signal name.
 const maxSignalName = 16
 
-func (x *execStream) requestKill() { _ = x.sendFrame(FrameKill, nil) } // fails if the guest has ended
+// requestKill asks the guest to kill the command, or leaves it to another process if the caller does.
+func (x *execStream) requestKill() {
+	if x.resumed != nil && errors.Is(context.Cause(x.ctx), atoll.ErrLeft) {
+		x.sending.Lock()
+		defer x.sending.Unlock()
+		x.left = true
+		_ = writeFrame(x.stream(), FrameLeave, nil)     // fails if the connection is lost, which says the same
+		_ = x.stream().SetReadDeadline(time.Unix(1, 0)) // ends the reading
+		return
+	}
+	_ = x.sendFrame(FrameKill, nil) // fails if the guest has ended
+}
 
 func (x *execStream) sendFrame(f Frame, p []byte) error {
 	x.sending.Lock()

@@ -67,7 +67,6 @@ func (c *Client) keeps() bool { return c.version >= keepVersion }
 // resumption continues the channel of a kept command on new connections. The stream's reading lock
 // guards it.
 type resumption struct {
-	id       string
 	reopen   func(ctx context.Context, received [2]int64) (*Client, *yamux.Stream, resumeReply, error)
 	c        *Client  // of the current channel
 	received [2]int64 // bytes of output
@@ -77,16 +76,71 @@ type resumption struct {
 // startKept starts a command that the guest keeps when the connection is lost, and returns its channel.
 func (l *Link) startKept(ctx context.Context, c *Client, cmd *atoll.Cmd) (*execStream, error) {
 	w := wire.CommandOf(cmd)
-	w.Process = newCommandID()
+	if w.Process = cmd.ID; w.Process == "" {
+		w.Process = newCommandID()
+	}
 	st, err := c.open(ctx, &Request{Op: OpExec, Command: w, Input: cmd.Stdin != nil, Keep: true})
 	if err != nil {
 		return nil, err
 	}
+	return l.newKept(c, st, w.Process, cmd), nil
+}
+
+// newKept returns the stream of a kept command.
+func (l *Link) newKept(c *Client, st *yamux.Stream, id string, cmd *atoll.Cmd) *execStream {
 	x := newExecStream(st, cmd)
-	x.resumed = &resumption{id: w.Process, c: c, reopen: func(ctx context.Context, received [2]int64) (*Client, *yamux.Stream, resumeReply, error) {
-		return l.reopenCommand(ctx, w.Process, received)
+	x.resumed = &resumption{c: c, reopen: func(ctx context.Context, received [2]int64) (*Client, *yamux.Stream, resumeReply, error) {
+		return l.reopenCommand(ctx, id, received)
 	}}
-	return x, nil
+	return x
+}
+
+var _ atoll.CommandResumer = (*Link)(nil)
+
+// ResumeExec continues a command of another process; see atoll.CommandResumer.
+func (l *Link) ResumeExec(ctx context.Context, streams atoll.Cmd, from atoll.Resumption) (exit atoll.Exit, err error) {
+	start := time.Now()
+	ctx, cancel := withDeadline(ctx, &streams)
+	defer cancel()
+	received := [2]int64{from.Stdout, from.Stderr}
+	err = l.runOp(ctx, "exec", func(c *Client) error {
+		if !c.keeps() {
+			return fmt.Errorf("%w: the guest of this sandbox is older and keeps no commands", atoll.ErrUnsupported)
+		}
+		var reply resumeReply
+		st, err := c.openResume(ctx, streams.ID, received, &reply)
+		if err != nil {
+			return err
+		}
+		streams.Stdin = nil
+		if from.Stdin != nil {
+			if streams.Stdin, err = from.Stdin(reply.Received); err != nil {
+				_ = st.Reset() // the first error counts
+				return err
+			}
+		}
+		x := l.newKept(c, st, streams.ID, &streams)
+		x.resumed.received, x.resumed.told = received, received
+		x.stdin.total = reply.Received
+		x.setCredit(stdinWindow - int(reply.Received-reply.Read))
+		exit, err = x.runToEnd(ctx)
+		exit.Duration = time.Since(start)
+		return err
+	})
+	return exit, err
+}
+
+// openResume opens a channel of a kept command.
+func (c *Client) openResume(ctx context.Context, id string, received [2]int64, reply *resumeReply) (*yamux.Stream, error) {
+	body, err := json.Marshal(resumeBody{Command: id, Received: received})
+	if err != nil {
+		return nil, err
+	}
+	st, err := c.mux.OpenStream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w: %w", atoll.ErrUnavailable, errUnsent, errors.Join(context.Cause(ctx), err))
+	}
+	return st, exchangeHeads(ctx, st, &Request{Op: OpResume, Body: body}, reply)
 }
 
 // reopenCommand opens a new channel of a kept command. It tries again while the sandbox may only be
@@ -94,15 +148,9 @@ func (l *Link) startKept(ctx context.Context, c *Client, cmd *atoll.Cmd) (*execS
 func (l *Link) reopenCommand(ctx context.Context, id string, received [2]int64) (c *Client, st *yamux.Stream, reply resumeReply, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, KeepTime, fmt.Errorf("%w after %v without a connection", atoll.ErrTimeout, KeepTime))
 	defer cancel()
-	body, err := json.Marshal(resumeBody{Command: id, Received: received})
-	if err != nil {
-		return nil, nil, reply, err
-	}
 	for wait := reconnectMin; ; wait = min(2*wait, reconnectMax) {
 		if c, err = l.Client(ctx); err == nil {
-			if st, err = c.mux.OpenStream(ctx); err == nil {
-				err = exchangeHeads(ctx, st, &Request{Op: OpResume, Body: body}, &reply)
-			}
+			st, err = c.openResume(ctx, id, received, &reply)
 		}
 		switch {
 		case err == nil:

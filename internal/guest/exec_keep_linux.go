@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -71,6 +72,7 @@ type keptCommand struct {
 	received [2]int64      // bytes of output that a host has
 	input    resumeReply   // bytes of standard input
 	expiry   *time.Timer   // while the connection is lost
+	lost     time.Time     // when the connection was lost
 	gone     bool          // no host will come any more
 }
 
@@ -203,10 +205,12 @@ func (k *keptCommand) setResult(end *CommandResult) {
 	k.ended = true
 	st := k.current
 	k.state.Unlock()
-	if st != nil {
-		k.st = st
-		k.sendResult()
+	if st == nil {
+		go k.s.kept.limitEnded()
+		return
 	}
+	k.st = st
+	k.sendResult()
 }
 
 // sendResult sends the end of the command on k.st. The caller holds execution.mu.
@@ -287,10 +291,11 @@ func (k *keptCommand) endHost(h *host, st *yamux.Stream, err error) {
 	k.state.Unlock()
 	switch {
 	case !ours:
+	case ended && err == io.EOF: //nolint:errorlint // the error of a lost connection wraps an EOF, too
+		// It has closed the channel in order; the connection may have ended since.
+		k.giveUp()
 	case h.mux.IsClosed():
 		k.loseHost(st)
-	case ended && errors.Is(err, io.EOF):
-		k.giveUp()
 	default:
 		k.giveUp()
 		k.kill()
@@ -304,12 +309,46 @@ func (k *keptCommand) loseHost(st *yamux.Stream) {
 	if k.current != st {
 		return
 	}
-	k.current = nil
+	k.current, k.lost = nil, time.Now()
 	k.expiry = time.AfterFunc(KeepTime, func() {
 		k.giveUp()
 		k.kill()
 	})
 	k.changed.Broadcast()
+	go k.s.kept.limitEnded() // it locks other commands
+}
+
+// Limits on the commands that have ended and whose hosts are lost.
+const (
+	maxEndedKept   = 1024
+	maxEndedOutput = 32 << 20 // bytes of their output
+)
+
+// limitEnded forgets the commands that ended and lost their hosts first, beyond the limits: hosts
+// that exit right after a command leave one each time.
+func (r *keptRegistry) limitEnded() {
+	type lost struct {
+		k     *keptCommand
+		since time.Time
+		bytes int64
+	}
+	var ended []lost
+	r.mu.Lock()
+	for _, k := range r.list {
+		k.state.Lock()
+		if k.ended && k.current == nil && !k.gone {
+			ended = append(ended, lost{k, k.lost, min(k.written[0], keptOutput) + min(k.written[1], keptOutput)})
+		}
+		k.state.Unlock()
+	}
+	r.mu.Unlock()
+	slices.SortFunc(ended, func(a, b lost) int { return b.since.Compare(a.since) })
+	var bytes int64
+	for i, l := range ended {
+		if bytes += l.bytes; i >= maxEndedKept || bytes > maxEndedOutput {
+			l.k.giveUp()
+		}
+	}
 }
 
 // giveUp records that no host will come any more.

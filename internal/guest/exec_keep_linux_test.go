@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -75,11 +76,32 @@ func (s *Server) keptCommands() int {
 	return len(s.kept.list)
 }
 
+// keptRunning returns how many of them run.
+func (s *Server) keptRunning() (n int) {
+	s.kept.mu.Lock()
+	defer s.kept.mu.Unlock()
+	for _, k := range s.kept.list {
+		k.state.Lock()
+		if !k.ended {
+			n++
+		}
+		k.state.Unlock()
+	}
+	return n
+}
+
+// waitForNoneRunning waits until no command of a server runs. One that has ended may be kept: when the
+// connection is lost after the end was received, the guest does not know that.
+func waitForNoneRunning(t *testing.T, s *Server) { waitForNone(t, s.keptRunning) }
+
 // waitForNoKept waits until a server keeps no command.
-func waitForNoKept(t *testing.T, s *Server) {
+func waitForNoKept(t *testing.T, s *Server) { waitForNone(t, s.keptCommands) }
+
+func waitForNone(t *testing.T, count func() int) {
 	t.Helper()
-	for s.keptCommands() > 0 {
-		if t.Context().Err() != nil {
+	deadline := time.Now().Add(time.Minute)
+	for count() > 0 {
+		if time.Now().After(deadline) {
 			t.Fatal("a command is kept for ever")
 		}
 		runtime.Gosched()
@@ -115,7 +137,7 @@ func TestCommandContinuesAfterLostConnection(t *testing.T) {
 			if out.cuts < 5 {
 				t.Errorf("only %d cuts", out.cuts)
 			}
-			waitForNoKept(t, l.server)
+			waitForNoneRunning(t, l.server)
 		})
 	}
 }
@@ -221,5 +243,92 @@ func TestNegotiateVersion(t *testing.T) {
 		if got != want || (err == nil) != (want != 0) {
 			t.Errorf("%q: %d, %v, want %d", greeting, got, err, want)
 		}
+	}
+}
+
+// TestCommandIsTakenOver: processes take a command over from each other, each with the bytes that the
+// one before had.
+func TestCommandIsTakenOver(t *testing.T) {
+	const lines = 200_000
+	l := newCutLink(t)
+	var want strings.Builder
+	for i := range lines {
+		fmt.Fprintln(&want, i)
+	}
+	input := want.String()
+	var got bytes.Buffer
+	leave := func(cancel context.CancelCauseFunc) io.Writer { // after each 150 kB
+		most := got.Len() + 150_000
+		return writerFunc(func(p []byte) (int, error) {
+			if got.Len() >= most {
+				cancel(atoll.ErrLeft)
+			}
+			return got.Write(p)
+		})
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cmd := atoll.Cmd{ID: "c1", Shell: "cat; exit 5", Stdin: strings.NewReader(input), Stdout: leave(cancel)}
+	exit, err := l.Exec(ctx, cmd)
+	times := 0
+	for ; errors.Is(err, atoll.ErrLeft); times++ {
+		other := &cutLink{server: l.server} // another process
+		other.Link = Link{ID: "s1", Connect: other.connect}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		exit, err = other.ResumeExec(ctx, atoll.Cmd{ID: "c1", Stdout: leave(cancel)}, atoll.Resumption{
+			Stdout: int64(got.Len()),
+			Stdin:  func(received int64) (io.Reader, error) { return strings.NewReader(input[received:]), nil },
+		})
+		other.cut()
+	}
+	if err != nil || exit.Code != 5 || got.String() != want.String() {
+		t.Errorf("after %d changes: status %d, %v; %d bytes, want %d", times, exit.Code, err, got.Len(), want.Len())
+	}
+	if times < 3 {
+		t.Errorf("only %d changes", times)
+	}
+	waitForNoneRunning(t, l.server)
+	_, err = l.ResumeExec(t.Context(), atoll.Cmd{ID: "c2"}, atoll.Resumption{})
+	if !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("a command that is not there: %v, want ErrNotFound", err)
+	}
+}
+
+// TestEndedCommandsAreLimited: hosts that never take the end of their commands don't fill the guest.
+func TestEndedCommandsAreLimited(t *testing.T) {
+	l := newCutLink(t)
+	for i := range 24 {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		out := writerFunc(func(p []byte) (int, error) {
+			cancel(atoll.ErrLeft)
+			return len(p), nil
+		})
+		if _, err := l.Exec(ctx, atoll.Cmd{ID: fmt.Sprint("c", i), Shell: "head -c 3000000 /dev/zero", Stdout: out, Stderr: io.Discard}); !errors.Is(err, atoll.ErrLeft) {
+			t.Fatal(err)
+		}
+	}
+	other := l.server.kept.find("c23")
+	if other == nil {
+		t.Fatal("the last command is not kept")
+	}
+	for i := range 24 { // each takes its command over, and leaves when all of its output was sent
+		ctx, cancel := context.WithCancelCause(t.Context())
+		got := 0
+		out := writerFunc(func(p []byte) (int, error) {
+			if got += len(p); got > 2_900_000 {
+				cancel(atoll.ErrLeft)
+			}
+			return len(p), nil
+		})
+		_, err := l.ResumeExec(ctx, atoll.Cmd{ID: fmt.Sprint("c", i), Stdout: out, Stderr: io.Discard}, atoll.Resumption{})
+		if err != nil && !errors.Is(err, atoll.ErrLeft) && !errors.Is(err, atoll.ErrUnavailable) && !errors.Is(err, atoll.ErrNotFound) {
+			t.Error(err)
+		}
+	}
+	deadline := time.Now().Add(time.Minute)
+	for l.server.keptCommands() > maxEndedOutput/2_000_000 {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d ended commands are kept", l.server.keptCommands())
+		}
+		runtime.Gosched()
 	}
 }
