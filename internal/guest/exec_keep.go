@@ -79,7 +79,7 @@ func (l *Link) startKept(ctx context.Context, c *Client, cmd *atoll.Cmd) (*execS
 	if w.Process = cmd.ID; w.Process == "" {
 		w.Process = newCommandID()
 	}
-	st, err := c.open(ctx, &Request{Op: OpExec, Command: w, Input: cmd.Stdin != nil, Keep: true})
+	st, err := c.open(ctx, &Request{Op: OpExec, Command: w, Input: cmd.Stdin != nil, Keep: true, Linger: cmd.ID != ""})
 	if err != nil {
 		return nil, err
 	}

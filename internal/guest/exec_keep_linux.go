@@ -1,11 +1,11 @@
 package guest
 
 import (
+	"container/list"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -20,8 +20,10 @@ const maxKept = 4096
 
 // keptRegistry holds the foreground commands of a guest by their ids.
 type keptRegistry struct {
-	mu   sync.Mutex
-	list map[string]*keptCommand // guarded by mu
+	mu          sync.Mutex
+	list        map[string]*keptCommand // guarded by mu
+	ended       list.List               // guarded by mu; of commands that have ended and have no host
+	endedOutput int64                   // guarded by mu; bytes of their output
 }
 
 func (r *keptRegistry) add(k *keptCommand) error {
@@ -45,6 +47,7 @@ func (r *keptRegistry) add(k *keptCommand) error {
 func (r *keptRegistry) remove(k *keptCommand) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.dropEnded(k)
 	delete(r.list, k.id)
 }
 
@@ -72,13 +75,16 @@ type keptCommand struct {
 	received [2]int64      // bytes of output that a host has
 	input    resumeReply   // bytes of standard input
 	expiry   *time.Timer   // while the connection is lost
-	lost     time.Time     // when the connection was lost
+	linger   bool          // a host that has the end may still lose it: it is immutable
 	gone     bool          // no host will come any more
+
+	storedBytes int64         // size of its output, once it has ended
+	endedElem   *list.Element // in keptRegistry.ended; guarded by keptRegistry.mu
 }
 
 // execKept handles OpExec of a command that is kept.
 func (s *Server) execKept(h *host, st *yamux.Stream, q *Request, cmd *atoll.Cmd) {
-	k := &keptCommand{id: q.Command.Process, execution: execution{st: st}, current: st}
+	k := &keptCommand{id: q.Command.Process, linger: q.Linger, execution: execution{st: st}, current: st}
 	k.changed.L = &k.state
 	for i := range k.output {
 		k.output[i].limit = keptOutput
@@ -203,10 +209,13 @@ func (k *keptCommand) setResult(end *CommandResult) {
 	k.result = end
 	k.state.Lock()
 	k.ended = true
+	k.storedBytes = int64(len(k.output[0].buf) + len(k.output[1].buf))
 	st := k.current
+	if st == nil && !k.gone {
+		k.s.kept.addEnded(k)
+	}
 	k.state.Unlock()
 	if st == nil {
-		go k.s.kept.limitEnded()
 		return
 	}
 	k.st = st
@@ -250,16 +259,23 @@ func (k *keptCommand) serveHost(h *host, st *yamux.Stream) {
 
 // takeFrame handles a frame of the current host. It returns false if the host violates the protocol.
 func (k *keptCommand) takeFrame(st *yamux.Stream, f Frame, p []byte) bool {
+	if f != FrameStdin {
+		return !k.isCurrent(st) || k.handleFrame(f, p)
+	}
 	k.state.Lock()
+	defer k.state.Unlock() // with the input, so that the next host continues behind it
 	if k.current != st {
-		k.state.Unlock()
 		return true // another host has the command
 	}
-	if f == FrameStdin {
-		k.input.Received += int64(len(p))
-	}
-	k.state.Unlock()
+	k.input.Received += int64(len(p))
 	return k.handleFrame(f, p)
+}
+
+// isCurrent reports whether a channel is the one of the command's host.
+func (k *keptCommand) isCurrent(st *yamux.Stream) bool {
+	k.state.Lock()
+	defer k.state.Unlock()
+	return k.current == st
 }
 
 // countReceived records what a host has received.
@@ -293,7 +309,11 @@ func (k *keptCommand) endHost(h *host, st *yamux.Stream, err error) {
 	case !ours:
 	case ended && err == io.EOF: //nolint:errorlint // the error of a lost connection wraps an EOF, too
 		// It has closed the channel in order; the connection may have ended since.
-		k.giveUp()
+		if !k.linger {
+			k.giveUp()
+			return
+		}
+		k.loseHost(st)
 	case h.mux.IsClosed():
 		k.loseHost(st)
 	default:
@@ -309,46 +329,55 @@ func (k *keptCommand) loseHost(st *yamux.Stream) {
 	if k.current != st {
 		return
 	}
-	k.current, k.lost = nil, time.Now()
+	k.current = nil
 	k.expiry = time.AfterFunc(KeepTime, func() {
 		k.giveUp()
 		k.kill()
 	})
 	k.changed.Broadcast()
-	go k.s.kept.limitEnded() // it locks other commands
+	if k.ended {
+		k.s.kept.addEnded(k)
+	}
 }
 
-// Limits on the commands that have ended and whose hosts are lost.
+// Limits on the commands that have ended and have no host. The first ones are forgotten: hosts that
+// exit right after a command leave one each time.
 const (
-	maxEndedKept   = 1024
+	maxEndedKept   = 256
 	maxEndedOutput = 32 << 20 // bytes of their output
 )
 
-// limitEnded forgets the commands that ended and lost their hosts first, beyond the limits: hosts
-// that exit right after a command leave one each time.
-func (r *keptRegistry) limitEnded() {
-	type lost struct {
-		k     *keptCommand
-		since time.Time
-		bytes int64
-	}
-	var ended []lost
+// addEnded adds a command that has ended and has no host.
+func (r *keptRegistry) addEnded(k *keptCommand) {
 	r.mu.Lock()
-	for _, k := range r.list {
-		k.state.Lock()
-		if k.ended && k.current == nil && !k.gone {
-			ended = append(ended, lost{k, k.lost, min(k.written[0], keptOutput) + min(k.written[1], keptOutput)})
-		}
-		k.state.Unlock()
+	defer r.mu.Unlock()
+	if k.endedElem != nil || r.list[k.id] != k {
+		return
 	}
-	r.mu.Unlock()
-	slices.SortFunc(ended, func(a, b lost) int { return b.since.Compare(a.since) })
-	var bytes int64
-	for i, l := range ended {
-		if bytes += l.bytes; i >= maxEndedKept || bytes > maxEndedOutput {
-			l.k.giveUp()
-		}
+	k.endedElem = r.ended.PushBack(k)
+	r.endedOutput += k.storedBytes
+	for r.ended.Len() > maxEndedKept || r.endedOutput > maxEndedOutput {
+		oldest := r.ended.Front().Value.(*keptCommand) //nolint:forcetypeassert // the list has no others
+		r.dropEnded(oldest)
+		go oldest.giveUp() // it locks the command
 	}
+}
+
+// removeEnded removes a command to which a host is connected again.
+func (r *keptRegistry) removeEnded(k *keptCommand) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.dropEnded(k)
+}
+
+// dropEnded removes a command from the list of those without a host. The caller holds mu.
+func (r *keptRegistry) dropEnded(k *keptCommand) {
+	if k.endedElem == nil {
+		return
+	}
+	r.ended.Remove(k.endedElem)
+	k.endedElem = nil
+	r.endedOutput -= k.storedBytes
 }
 
 // giveUp records that no host will come any more.
@@ -399,6 +428,7 @@ func (s *Server) resumeCommand(h *host, st *yamux.Stream, q *Request) {
 func (k *keptCommand) takeOver(st *yamux.Stream, received [2]int64) (resumeReply, error) {
 	k.state.Lock()
 	former := k.current
+	k.current = nil // the end of its channel means nothing
 	k.state.Unlock()
 	if former != nil {
 		_ = former.Reset() // so that nobody waits for it with the lock
@@ -419,6 +449,7 @@ func (k *keptCommand) takeOver(st *yamux.Stream, received [2]int64) (resumeReply
 		k.expiry.Stop()
 		k.expiry = nil
 	}
+	k.s.kept.removeEnded(k)
 	k.current, k.st, k.received = st, st, received
 	k.changed.Broadcast()
 	return k.input, nil

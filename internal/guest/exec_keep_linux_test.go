@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,11 +78,15 @@ func (s *Server) keptCommands() int {
 	return len(s.kept.list)
 }
 
-// keptRunning returns how many of them run.
-func (s *Server) keptRunning() (n int) {
+func (s *Server) listKept() []*keptCommand {
 	s.kept.mu.Lock()
 	defer s.kept.mu.Unlock()
-	for _, k := range s.kept.list {
+	return slices.Collect(maps.Values(s.kept.list))
+}
+
+// keptRunning returns how many of them run.
+func (s *Server) keptRunning() (n int) {
+	for _, k := range s.listKept() {
 		k.state.Lock()
 		if !k.ended {
 			n++
@@ -225,12 +231,10 @@ func TestUnreachableSandboxEndsCommand(t *testing.T) {
 	if !errors.Is(err, atoll.ErrUnavailable) || errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("Exec: %v, want ErrUnavailable alone", err)
 	}
-	l.server.kept.mu.Lock()
-	for _, k := range l.server.kept.list {
+	for _, k := range l.server.listKept() {
 		k.kill()
 		k.giveUp()
 	}
-	l.server.kept.mu.Unlock()
 	waitForNoKept(t, l.server)
 }
 
