@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -35,11 +37,22 @@ func (s *Sandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	}
 	w := wire.CommandOf(&cmd)
 	w.Process = newProcessID()
-	if stdin, ok := inlineInput(cmd, w); ok {
-		w.Stdin = stdin
-		return s.execOnce(ctx, k, w)
+	w.Keep = s.Has((*atoll.CommandResumer)(nil)) && !isSameWriter(cmd.Stdout, cmd.Stderr) // of a merged stream it is not known how much of each has arrived
+	stdin, ok := inlineInput(cmd, w)
+	if !ok {
+		return s.execStream(ctx, k, cmd, w)
 	}
-	return s.execStream(ctx, k, cmd, w)
+	w.Stdin = stdin
+	exit, err := s.execOnce(ctx, k, w)
+	var lost *lostError
+	if !errors.As(err, &lost) || ctx.Err() != nil {
+		return exit, err
+	}
+	if len(stdin) > 0 {
+		cmd.Stdin = bytes.NewReader(stdin)
+	}
+	w.Stdin = nil
+	return s.resumeExec(ctx, k, cmd, w, err)
 }
 
 func newProcessID() string { return "p" + atoll.NewID()[1:] }
@@ -127,15 +140,20 @@ var jsonContent = http.Header{"Content-Type": {"application/json"}}
 
 // execRequest sends a command and reads its exit.
 func (s *Sandbox) execRequest(ctx context.Context, k call) (atoll.Exit, error) {
-	resp, err := s.c.sendCall(ctx, k)
+	var sent atomic.Bool
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(i httptrace.WroteRequestInfo) { sent.Store(i.Err == nil) }})
+	resp, err := s.c.sendCall(traced, k)
 	if err != nil {
+		if sent.Load() && errors.Is(err, atoll.ErrUnavailable) {
+			err = &lostError{err}
+		}
 		return atoll.Exit{}, err
 	}
 	defer resp.Body.Close()
 	b := buffers.Get().(*bytes.Buffer)
 	defer releaseBuffer(b)
 	if _, err := b.ReadFrom(io.LimitReader(resp.Body, maxResponse)); err != nil {
-		return atoll.Exit{}, k.wrapError(s.c.transportError(ctx, err))
+		return atoll.Exit{}, &lostError{k.wrapError(s.c.transportError(ctx, err))}
 	}
 	var e wire.Exit
 	if err := json.Unmarshal(b.Bytes(), &e); err != nil {
@@ -143,6 +161,11 @@ func (s *Sandbox) execRequest(ctx context.Context, k call) (atoll.Exit, error) {
 	}
 	return toExit(&e), k.wrapServerError(e.Error.Err())
 }
+
+// lostError is the error of a connection that was lost while a command may run.
+type lostError struct{ error }
+
+func (e *lostError) Unwrap() error { return e.error }
 
 // toExit converts an exit of the wire protocol.
 func toExit(e *wire.Exit) atoll.Exit {

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -35,11 +36,35 @@ func (s *Sandbox) execStream(ctx context.Context, k call, cmd atoll.Cmd, w *wire
 	if err != nil {
 		return atoll.Exit{}, err
 	}
+	st := s.newCommandStream(k, conn, cmd, w)
+	return st.runCommand(ctx, &wire.ClientControl{Start: w, EOF: cmd.Stdin == nil})
+}
+
+// newCommandStream returns the stream of a command.
+func (s *Sandbox) newCommandStream(k call, conn conn, cmd atoll.Cmd, w *wire.Command) *stream {
 	st := newStream(s.c, k, conn, cmd)
 	if cmd.TTY != nil {
 		st.resize = cmd.TTY.Resize
 	}
-	return st.runCommand(ctx, &wire.ClientControl{Start: w, EOF: cmd.Stdin == nil})
+	if w.Keep {
+		st.kept = w
+	}
+	return st
+}
+
+// resumeExec continues a command whose connection was lost before any of its output had arrived.
+func (s *Sandbox) resumeExec(ctx context.Context, k call, cmd atoll.Cmd, w *wire.Command, lost error) (atoll.Exit, error) {
+	k.method, k.body, k.header, k.length = "", nil, nil, 0
+	k.query = windowQuery()
+	st := s.newCommandStream(k, nil, cmd, w)
+	st.ctx, st.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	unwatch := context.AfterFunc(ctx, func() { st.stop(contextError(ctx)) })
+	err := st.reopen(lost)
+	if !unwatch() || err != nil {
+		st.stop(nil)
+		return atoll.Exit{}, err
+	}
+	return st.runCommand(ctx, nil)
 }
 
 // isSameWriter reports whether output and errors go to the same writer, which must then get
@@ -57,7 +82,8 @@ func isSameWriter(a, b io.Writer) bool {
 type stream struct {
 	c        *Client
 	k        call
-	conn     conn
+	current  atomic.Value  // a connBox
+	kept     *wire.Command // the command goes on without the connection; nil: it does not
 	cmd      atoll.Cmd
 	resize   <-chan atoll.Size
 	lost     func(int64)
@@ -70,19 +96,26 @@ type stream struct {
 	done chan struct{} // closed when the stream is over
 	wg   sync.WaitGroup
 
-	out, err outputBuffer // output without a writer; used by readMessages only
+	out, err outputBuffer  // output without a writer; used by readMessages only
+	received wire.Received // used by readMessages only
 
-	mu      sync.Mutex
-	cond    sync.Cond
-	cause   error     // guarded by mu; why the client ended the command
-	inErr   error     // guarded by mu; of the caller's reader
-	over    bool      // guarded by mu; nothing more is received or sent
-	discard bool      // guarded by mu; queued output is discarded
-	credit  int       // guarded by mu; of standard input
-	unacked int       // guarded by mu; bytes of output that are not acknowledged
-	taken   int       // guarded by mu; those of them that were taken
-	queue   []segment // guarded by mu
-	bytes   bytes.Buffer
+	mu        sync.Mutex
+	cond      sync.Cond
+	cause     error     // guarded by mu; why the client ended the command
+	inErr     error     // guarded by mu; of the caller's reader
+	over      bool      // guarded by mu; nothing more is received or sent
+	discard   bool      // guarded by mu; queued output is discarded
+	credit    int       // guarded by mu; of standard input
+	input     sentInput // guarded by mu; of a command that goes on
+	reopening bool      // guarded by mu; the connection was lost
+	stale     int       // guarded by mu; bytes of output of lost connections that were not taken
+	unacked   int       // guarded by mu; bytes of output that are not acknowledged
+	taken     int       // guarded by mu; those of them that were taken
+	queue     []segment // guarded by mu
+	bytes     bytes.Buffer
+
+	inputOrder sync.Mutex // held while standard input is sent
+
 	drained chan struct{} // closed when the queue is written or discarded
 }
 
@@ -95,8 +128,9 @@ type segment struct {
 }
 
 func newStream(c *Client, k call, conn conn, cmd atoll.Cmd) *stream {
-	st := &stream{c: c, k: k, conn: conn, cmd: cmd, credit: wire.Window, window: wire.OutputWindow, done: make(chan struct{}), drained: make(chan struct{})}
+	st := &stream{c: c, k: k, cmd: cmd, credit: wire.Window, window: wire.OutputWindow, done: make(chan struct{}), drained: make(chan struct{})}
 	st.cond.L = &st.mu
+	st.setConn(conn)
 	limit := cmd.MaxOutput
 	if limit == 0 {
 		limit = atoll.DefaultMaxOutput
@@ -107,8 +141,10 @@ func newStream(c *Client, k call, conn conn, cmd atoll.Cmd) *stream {
 
 // runCommand starts the command, transfers its streams and returns its exit.
 func (st *stream) runCommand(ctx context.Context, start *wire.ClientControl) (atoll.Exit, error) {
-	st.ctx, st.stop = context.WithCancelCause(context.WithoutCancel(ctx))
-	defer st.conn.Close()
+	if st.ctx == nil {
+		st.ctx, st.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	}
+	defer func() { st.conn().Close() }()
 	defer st.stop(nil)
 	if start != nil {
 		if err := st.sendControl(*start); err != nil {
@@ -201,8 +237,12 @@ func (st *stream) readMessages() (*wire.Exit, error) {
 	b := buffers.Get().(*bytes.Buffer)
 	defer func() { releaseBuffer(b) }()
 	for {
-		if err := st.conn.Read(st.ctx, b); err != nil {
-			return nil, st.connectionError(err)
+		if err := st.conn().Read(st.ctx, b); err != nil {
+			err = st.connectionError(err)
+			if err = st.reopen(err); err != nil {
+				return nil, err
+			}
+			continue
 		}
 		if b.Len() == 0 {
 			return nil, protocolError("an empty message")
@@ -210,6 +250,7 @@ func (st *stream) readMessages() (*wire.Exit, error) {
 		kind, payload := wire.Stream(b.Bytes()[0]), b.Bytes()[1:]
 		switch kind {
 		case wire.Stdout, wire.Stderr:
+			st.countReceived(kind, len(payload))
 			if err := st.queueOutput(kind, payload); err != nil {
 				return nil, err
 			}
@@ -238,6 +279,9 @@ func (st *stream) handleControl(payload []byte) (*wire.Exit, error) {
 	var m wire.ServerControl
 	if err := json.Unmarshal(payload, &m); err != nil {
 		return nil, protocolError("control: %v", err)
+	}
+	if m.Input != nil {
+		return nil, st.continueInput(*m.Input)
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -316,7 +360,9 @@ func (k *outputBuffer) appendLimited(p []byte) {
 // acknowledge records n bytes of output as read and sends an acknowledgement when enough are.
 func (st *stream) acknowledge(n int) error {
 	st.mu.Lock()
-	st.taken += n
+	old := min(n, st.stale)
+	st.stale -= old
+	st.taken += n - old
 	if st.taken < st.window/ackParts || st.over {
 		st.mu.Unlock()
 		return nil
@@ -324,7 +370,7 @@ func (st *stream) acknowledge(n int) error {
 	n, st.taken = st.taken, 0
 	st.unacked -= n
 	st.mu.Unlock()
-	if err := st.sendControl(wire.ClientControl{Ack: n}); err != nil {
+	if err := st.sendControl(wire.ClientControl{Ack: n}); err != nil && st.kept == nil { // otherwise a new connection begins with a new window
 		return st.connectionError(err)
 	}
 	return nil
@@ -390,7 +436,7 @@ func (st *stream) sendInput() {
 	buf[0] = byte(wire.Stdin)
 	for {
 		n, err := st.cmd.Stdin.Read(buf[1:])
-		if n > 0 && (!st.waitForCredit(n) || st.conn.Write(st.ctx, buf[:1+n]) != nil) {
+		if n > 0 && (!st.waitForCredit(n) || st.writeInput(buf[:1+n]) != nil) {
 			return // readMessages returns the error
 		}
 		if err != nil {
@@ -399,7 +445,7 @@ func (st *stream) sendInput() {
 				st.inErr = err
 				st.mu.Unlock()
 			}
-			_ = st.sendControl(wire.ClientControl{EOF: true}) // readMessages returns the error
+			_ = st.endInput() // readMessages returns the error
 			return
 		}
 	}
@@ -450,7 +496,13 @@ func (st *stream) forwardControl() {
 func (st *stream) pingServer() {
 	ctx, cancel := context.WithTimeout(st.ctx, pingTimeout)
 	defer cancel()
-	if err := st.conn.Ping(ctx); err != nil {
+	conn := st.conn()
+	err := conn.Ping(ctx)
+	switch {
+	case err == nil:
+	case st.kept != nil:
+		conn.Close() // readMessages opens another
+	default:
 		st.stop(err)
 	}
 }
@@ -463,11 +515,12 @@ func (st *stream) cancelCommand(why error) {
 	if first {
 		st.cause = why
 	}
+	nobody := st.attached || st.reopening
 	st.mu.Unlock()
 	if !first {
 		return
 	}
-	if st.attached {
+	if nobody {
 		st.stop(why)
 		return
 	}
@@ -483,5 +536,5 @@ func (st *stream) sendControl(m wire.ClientControl) error {
 	if err != nil {
 		return err
 	}
-	return st.conn.Write(st.ctx, append([]byte{byte(wire.Control)}, b...))
+	return st.conn().Write(st.ctx, append([]byte{byte(wire.Control)}, b...))
 }

@@ -91,9 +91,14 @@ func (s *Server) runExec(w http.ResponseWriter, r *http.Request, a *fleet.Accoun
 	defer stderr.releaseBuffer()
 	cmd := commandOf(&c)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
+	ctx, left := leaveIfKept(ctx, &c, &cmd, sb)
+	defer left(nil)
 	p, exit, err := sb.Run(ctx, c.Process, cmd)
 	exit.Stdout, exit.Truncated = stdout.takeResult(exit.Truncated)
 	exit.Stderr, exit.Truncated = stderr.takeResult(exit.Truncated)
+	if errors.Is(err, atoll.ErrLeft) {
+		panic(http.ErrAbortHandler) // breaks the connection: a client that is still there continues the command
+	}
 	s.metrics.countExec(exit, err)
 	if err = s.endCause(ctx, err); err != nil && !hasResult(exit, err) {
 		return err
@@ -104,6 +109,24 @@ func (s *Server) runExec(w http.ResponseWriter, r *http.Request, a *fleet.Accoun
 		e.Error = s.problemOf(ctx, err).Problem
 	}
 	return sendExit(w, e)
+}
+
+// leaveIfKept returns a context whose end leaves a command running that its client wants to keep when
+// the connection is lost, or this server ends. The caller calls cancel when the command has ended.
+func leaveIfKept(ctx context.Context, c *wire.Command, cmd *atoll.Cmd, sb *fleet.Sandbox) (_ context.Context, cancel context.CancelCauseFunc) {
+	if !c.Keep || c.Process == "" || !sb.CanResume() {
+		return ctx, func(error) {}
+	}
+	cmd.ID = c.Process
+	lasting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); errors.Is(cause, errTokenInvalid) {
+			cancel(cause)
+			return
+		}
+		cancel(atoll.ErrLeft)
+	})
+	return lasting, cancel
 }
 
 // sendJSON answers with v and its length.

@@ -90,6 +90,17 @@ func (echo) Attach(ctx context.Context, id string, a fleet.Attachment) (atoll.Ex
 
 func (echo) Signal(context.Context, string, string) error { return nil }
 
+func (echo) CanResume() bool { return true }
+
+func (e echo) ResumeExec(ctx context.Context, cmd atoll.Cmd, from atoll.Resumption) (atoll.Exit, error) {
+	var err error
+	if cmd.Stdin, err = from.Stdin(0); err != nil {
+		return atoll.Exit{}, err
+	}
+	_, exit, err := e.Run(ctx, cmd.ID, cmd)
+	return exit, err
+}
+
 func script(messages ...string) []byte {
 	var b []byte
 	for _, m := range messages {
@@ -107,6 +118,8 @@ func FuzzHostileClient(f *testing.F) {
 		script(start, "\x00input", "\x03{\"eof\":true}"), script("\x03{\"start\":{\"args\":[\"x\"]},\"eof\":true}"),
 		script(start, "\x03{\"cancel\":true}"), script(start, "\x03{\"signal\":\"INT\"}", "\x03{\"resize\":{\"rows\":3}}"), script(start, "\x03{\"ack\":1}"),
 		script(start, start), script("\x03{\"start\":{\"args\":[\"x\"],\"detach\":true}}", "\x03{\"detach\":true}"), script("\x00"), script(""), script("\x03{}"),
+		script("\x03{\"start\":{\"args\":[\"x\"],\"process\":\"p\",\"keep\":true}}", "\x00input"), script("\x03{\"start\":{\"args\":[\"x\"],\"process\":\"p\",\"keep\":true},\"resume\":{\"stdout\":-1}}", "\x00input"),
+		script("\x03{\"start\":{\"args\":[\"x\"]},\"resume\":{}}"),
 		script("\x03{\"start\":{\"args\":[\"x\"],\"stdin\":\"aGk=\",\"tty\":{}}}"), script(start, "\x00"+strings.Repeat("x", 40_000)), script(start, "\x07"), {0xff},
 	} {
 		f.Add(s, int64(0))

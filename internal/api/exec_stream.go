@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -106,6 +107,8 @@ func (s *Server) attachProcess(w http.ResponseWriter, r *http.Request, a *fleet.
 type sandboxRunner interface {
 	ID() string
 	Run(ctx context.Context, id string, cmd atoll.Cmd) (atoll.Process, atoll.Exit, error)
+	CanResume() bool
+	ResumeExec(ctx context.Context, cmd atoll.Cmd, from atoll.Resumption) (atoll.Exit, error)
 	StartProcess(ctx context.Context, id string, cmd atoll.Cmd) (atoll.Process, error)
 	Attach(ctx context.Context, id string, a fleet.Attachment) (atoll.Exit, error)
 	Signal(ctx context.Context, id, signal string) error
@@ -124,6 +127,8 @@ type execStream struct {
 	end    context.CancelFunc
 	wg     sync.WaitGroup
 
+	resume  *wire.Received // how much of a command the client has; nil: it is a new one
+	keeps   atomic.Bool    // the command goes on without the connection
 	in      *wire.Pipe
 	resize  chan atoll.Size
 	signals chan string
@@ -154,10 +159,20 @@ func (s *Server) newExec(ctx context.Context, conn messageConn, sb sandboxRunner
 		}
 		return s.problemOf(ctx, err).Problem
 	}
-	e.ctx, e.cancel = context.WithCancelCause(ctx)
+	e.ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() { e.loseClient(context.Cause(ctx)) })
 	e.life, e.end = context.WithCancel(context.WithoutCancel(ctx))
 	e.in = wire.NewPipe(wire.Window, e.ackInput)
 	return e
+}
+
+// loseClient ends the command because the client or this server is gone, or leaves it to whoever
+// continues it.
+func (e *execStream) loseClient(why error) {
+	if e.keeps.Load() && !errors.Is(why, errTokenInvalid) {
+		why = atoll.ErrLeft
+	}
+	e.cancel(why)
 }
 
 // limitTime ends the connection after a grace period.
@@ -189,7 +204,7 @@ func (e *execStream) serve(f func(*execStream) (*wire.Exit, error)) {
 	if err != nil {
 		exit.Error = e.problem(err)
 	}
-	if !errors.Is(cause, errClientGone) && !errors.Is(cause, errDetached) {
+	if !errors.Is(cause, errClientGone) && !errors.Is(cause, errDetached) && !errors.Is(cause, atoll.ErrLeft) {
 		e.sending.Lock()
 		_ = e.sendControl(wire.ServerControl{Exit: exit}) // errors mean that the client is gone
 		e.sending.Unlock()
@@ -228,6 +243,9 @@ func (e *execStream) readStart(ctx context.Context, check func([]byte) error) (*
 		return nil, protocolError("start.stdin has more than %d bytes: send the rest later", wire.Window)
 	}
 	m.Start.Stdin = nil
+	if e.resume = m.Resume; e.resume != nil && m.Start.Process == "" {
+		return nil, protocolError("resume needs start.process: the id of the command")
+	}
 	if m.EOF {
 		e.in.CloseWriter(nil)
 	}
@@ -244,8 +262,16 @@ func (e *execStream) run(c *wire.Command) (*wire.Exit, error) {
 	if c.Process == "" {
 		c.Process = "p" + atoll.NewID()[1:]
 	}
+	if c.Keep && e.sb.CanResume() {
+		e.keeps.Store(true)
+	} else if e.resume != nil {
+		return nil, fmt.Errorf("%w: commands in this sandbox end with their connection", atoll.ErrUnsupported)
+	}
 	cmd := commandOf(c)
 	cmd.MaxOutput = 0
+	if e.keeps.Load() {
+		cmd.ID = c.Process
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = e.in, &outputWriter{e: e, to: wire.Stdout}, &outputWriter{e: e, to: wire.Stderr}
 	if c.Merged {
 		cmd.Stderr = cmd.Stdout
@@ -261,9 +287,27 @@ func (e *execStream) run(c *wire.Command) (*wire.Exit, error) {
 		return nil, errClientGone
 	}
 	e.startReceiving()
-	_, exit, err := e.sb.Run(e.ctx, c.Process, cmd)
+	var exit atoll.Exit
+	var err error
+	if e.resume == nil {
+		_, exit, err = e.sb.Run(e.ctx, c.Process, cmd)
+	} else {
+		cmd.Timeout = 0 // the guest has the rest
+		exit, err = e.sb.ResumeExec(e.ctx, cmd, atoll.Resumption{Stdout: e.resume.Stdout, Stderr: e.resume.Stderr, Stdin: e.continueInput})
+		if errors.Is(err, atoll.ErrNotFound) { // of the command, not of the sandbox
+			err = fmt.Errorf("%w: the connection was lost, and the command can't be continued: %v", atoll.ErrUnavailable, err) //nolint:errorlint // see above
+		}
+	}
 	e.count(exit, err)
 	return exitOf(c.Process, exit), err
+}
+
+// continueInput asks the client for the standard input behind what the command has received.
+func (e *execStream) continueInput(received int64) (io.Reader, error) {
+	if err := e.sendControl(wire.ServerControl{Input: &received}); err != nil {
+		return nil, errClientGone
+	}
+	return e.in, nil
 }
 
 // start starts a command that goes on without the connection.
@@ -305,12 +349,16 @@ func (e *execStream) startReceiving() {
 
 // receiveMessages handles the client's messages until it disconnects.
 func (e *execStream) receiveMessages() {
-	defer e.in.CloseWriter(errClientGone)
+	defer func() {
+		if !e.keeps.Load() { // otherwise the command must not see an end
+			e.in.CloseWriter(errClientGone)
+		}
+	}()
 	b := bufferPool.Get().(*bytes.Buffer)
 	defer putBuffer(b)
 	for {
 		if err := e.conn.Read(e.life, b); err != nil {
-			e.cancel(errClientGone)
+			e.loseClient(errClientGone)
 			return
 		}
 		if err := e.handleMessage(b.Bytes()); err != nil {
@@ -499,6 +547,7 @@ func (e *execStream) sendOutput(to wire.Stream, p []byte) (int, error) {
 		return 0, io.ErrClosedPipe
 	}
 	if err := e.conn.Write(e.life, m); err != nil {
+		e.loseClient(errClientGone) // before the error of this write ends the command
 		return 0, errClientGone
 	}
 	return n, nil

@@ -30,7 +30,7 @@ func (s *Sandbox) Run(ctx context.Context, id string, cmd atoll.Cmd) (atoll.Proc
 	m := s.secretMask(cmd.Env)
 	command := m.redactCommand(&cmd)
 	noted := s.startAudit("exec", command)
-	p, exit, err := s.runProcess(ctx, id, cmd, m, command)
+	p, exit, err := s.runProcess(ctx, id, cmd, nil, m, command)
 	err = m.redactError(s.wrapError("exec", err))
 	noted(err)
 	if p == nil {
@@ -39,7 +39,49 @@ func (s *Sandbox) Run(ctx context.Context, id string, cmd atoll.Cmd) (atoll.Proc
 	return p.describe(), exit, err
 }
 
-func (s *Sandbox) runProcess(ctx context.Context, id string, cmd atoll.Cmd, m *mask, command string) (*process, atoll.Exit, error) {
+// CanResume reports whether another process can take over the sandbox's commands; see
+// [atoll.CommandResumer].
+func (s *Sandbox) CanResume() bool {
+	_, ok := atoll.As[atoll.CommandResumer](s.innerSandbox())
+	return ok && s.Has((*atoll.CommandResumer)(nil))
+}
+
+// ResumeExec continues a command that a caller has left, or whose server has ended; see
+// [atoll.CommandResumer]. The id of the command is also its id in the process table; its text is for
+// the history.
+func (s *Sandbox) ResumeExec(ctx context.Context, cmd atoll.Cmd, from atoll.Resumption) (atoll.Exit, error) {
+	m := s.secretMask(cmd.Env)
+	command := m.redactCommand(&cmd)
+	noted := s.startAudit("resume exec", command)
+	err := s.leaveProcess(ctx, cmd.ID)
+	var exit atoll.Exit
+	if err == nil {
+		_, exit, err = s.runProcess(ctx, cmd.ID, cmd, &from, m, command)
+	}
+	err = m.redactError(s.wrapError("exec", err))
+	noted(err)
+	return exit, err
+}
+
+// leaveProcess makes a caller of this process that has a command, and whose connection may be lost
+// without a sign, leave it to another.
+func (s *Sandbox) leaveProcess(ctx context.Context, id string) error {
+	p := s.f.processes.find(s.b.id, id)
+	if p == nil {
+		return nil
+	}
+	if cancel := p.cancel.Load(); cancel != nil {
+		(*cancel)(atoll.ErrLeft)
+	}
+	if err := p.waitEnded(ctx); err != nil {
+		return err
+	}
+	s.f.processes.removeProcess(p) // it may also have ended while its caller was gone
+	return nil
+}
+
+// runProcess runs a command, or continues one if from is not nil.
+func (s *Sandbox) runProcess(ctx context.Context, id string, cmd atoll.Cmd, from *atoll.Resumption, m *mask, command string) (*process, atoll.Exit, error) {
 	ctx, done, err := s.beginCall(ctx, "exec")
 	if err != nil {
 		return nil, atoll.Exit{}, err
@@ -60,14 +102,19 @@ func (s *Sandbox) runProcess(ctx context.Context, id string, cmd atoll.Cmd, m *m
 		p.connectControls(&cmd, s.driverFeatures())
 	}
 	t := attachTaps(&cmd, &p.out, m, audience)
-	exit, err := s.execProcess(ctx, p, &cmd, t)
+	exit, err := s.execProcess(ctx, p, &cmd, from, t)
 	done(err)
 	return p, exit, err
 }
 
 // execProcess runs the command of a process and records how it ended.
-func (s *Sandbox) execProcess(ctx context.Context, p *process, cmd *atoll.Cmd, t *outputTaps) (atoll.Exit, error) {
-	exit, err := s.innerSandbox().Exec(ctx, s.b.addClaimEnv(*cmd))
+func (s *Sandbox) execProcess(ctx context.Context, p *process, cmd *atoll.Cmd, from *atoll.Resumption, t *outputTaps) (atoll.Exit, error) {
+	exit, err := s.execInner(ctx, cmd, from)
+	if errors.Is(err, atoll.ErrLeft) {
+		s.f.processes.recordEnd(p, exit, err)
+		s.f.processes.removeProcess(p) // whoever takes it over adds it again
+		return exit, err
+	}
 	if err != nil && errors.Is(context.Cause(ctx), errKilled) {
 		exit.Code, exit.Signal, err = 128+9, "KILL", nil
 	}
@@ -78,6 +125,18 @@ func (s *Sandbox) execProcess(ctx context.Context, p *process, cmd *atoll.Cmd, t
 	}
 	s.f.processes.recordEnd(p, exit, p.mask.redactError(err))
 	return exit, err
+}
+
+// execInner has the driver run a command, or continue one.
+func (s *Sandbox) execInner(ctx context.Context, cmd *atoll.Cmd, from *atoll.Resumption) (atoll.Exit, error) {
+	if from == nil {
+		return s.innerSandbox().Exec(ctx, s.b.addClaimEnv(*cmd))
+	}
+	r, err := innerAs[atoll.CommandResumer](s)
+	if err != nil {
+		return atoll.Exit{}, err
+	}
+	return r.ResumeExec(ctx, *cmd, *from)
 }
 
 // StartProcess starts a command that goes on without attached clients. Its output is kept in a
@@ -146,7 +205,7 @@ func (s *Sandbox) startDetached(ctx context.Context, id string, cmd atoll.Cmd, m
 			done(nil)
 			return
 		}
-		exit, err := s.execProcess(ctx, p, &cmd, t)
+		exit, err := s.execProcess(ctx, p, &cmd, nil, t)
 		if err := s.emitProcessEvent(context.WithoutCancel(ctx), p, "process.exited", exitData(p, exit, err)); err != nil {
 			s.f.log.Error("emit process event", "sandbox", s.b.id, "process", p.id, "err", err)
 		}

@@ -21,6 +21,7 @@ type Command struct {
 
 	Stdin  []byte `json:"stdin,omitempty"`  // whole standard input, base64; on a stream: its beginning
 	Detach bool   `json:"detach,omitempty"` // run on when the caller disconnects
+	Keep   bool   `json:"keep,omitempty"`   // go on for some minutes if the connection is lost, so that the caller can continue it by Resume
 
 	Merged    bool          `json:"merged,omitempty"`  // standard error goes to standard output, in order
 	Signals   bool          `json:"signals,omitempty"` // signals may follow on the stream; the driver must support them
@@ -142,6 +143,7 @@ const OutputWindow = 1 << 20
 // Start; each later one has one of the other fields.
 type ClientControl struct {
 	Start  *Command    `json:"start,omitempty"`
+	Resume *Received   `json:"resume,omitempty"` // with Start: continue this command, whose connection was lost, instead
 	Resize *atoll.Size `json:"resize,omitempty"`
 	Signal string      `json:"signal,omitempty"`
 	EOF    bool        `json:"eof,omitempty"`    // standard input has ended; may come with Start
@@ -150,9 +152,16 @@ type ClientControl struct {
 	Detach bool        `json:"detach,omitempty"` // close the stream and leave the command running
 }
 
+// Received says how much output of a command a client has received.
+type Received struct {
+	Stdout int64 `json:"stdout"` // bytes
+	Stderr int64 `json:"stderr"`
+}
+
 // ServerControl is a control message of a server.
 type ServerControl struct {
 	Process *atoll.Process `json:"process,omitempty"` // once, at the start
+	Input   *int64         `json:"input,omitempty"`   // once, after Resume: bytes of standard input that the command has received; the client continues behind them
 	Ack     int            `json:"ack,omitempty"`     // bytes of standard input that were read
 	Lost    int64          `json:"lost,omitempty"`    // bytes of dropped output before the following output
 	Size    *atoll.Size    `json:"size,omitempty"`    // size of the terminal for the following output

@@ -1,0 +1,199 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/wire"
+)
+
+// resumePatience is how long a command's lost connection is opened again and again.
+const resumePatience = 2 * time.Minute
+
+// sentInputSize is how many bytes of sent standard input are kept for a new connection: more than
+// the server and the guest have under way.
+const sentInputSize = 1 << 20
+
+// connBox holds the connection of a stream.
+type connBox struct{ conn }
+
+// conn returns the current connection.
+func (st *stream) conn() conn { return st.current.Load().(connBox).conn } //nolint:forcetypeassert // nothing else is stored
+
+func (st *stream) setConn(c conn) { st.current.Store(connBox{c}) }
+
+// sentInput is the standard input that was sent.
+type sentInput struct {
+	total    int64
+	tail     []byte // the last bytes
+	ended    bool
+	awaiting bool // a new connection has not said yet where the input continues
+}
+
+// writeInput sends a message with standard input. What is lost with the connection is sent again.
+func (st *stream) writeInput(message []byte) error {
+	if st.kept == nil {
+		return st.conn().Write(st.ctx, message)
+	}
+	st.inputOrder.Lock()
+	defer st.inputOrder.Unlock()
+	st.mu.Lock()
+	in := &st.input
+	in.total += int64(len(message) - 1)
+	in.tail = append(in.tail, message[1:]...)
+	if drop := len(in.tail) - sentInputSize; drop > 0 {
+		in.tail = append(in.tail[:0], in.tail[drop:]...)
+	}
+	awaiting := in.awaiting
+	st.mu.Unlock()
+	if !awaiting {
+		_ = st.conn().Write(st.ctx, message) // see above
+	}
+	return st.ctx.Err()
+}
+
+// endInput tells the server that the input has ended.
+func (st *stream) endInput() error {
+	st.inputOrder.Lock()
+	defer st.inputOrder.Unlock()
+	st.mu.Lock()
+	st.input.ended = true
+	awaiting := st.input.awaiting
+	st.mu.Unlock()
+	if awaiting {
+		return nil
+	}
+	return st.sendControl(wire.ClientControl{EOF: true})
+}
+
+// continueInput sends the input behind what a command has received on a new connection.
+func (st *stream) continueInput(received int64) error {
+	st.inputOrder.Lock()
+	defer st.inputOrder.Unlock()
+	st.mu.Lock()
+	in := &st.input
+	missing := in.total - received
+	if !in.awaiting || missing < 0 || missing > int64(len(in.tail)) {
+		st.mu.Unlock()
+		return protocolError("the command has received %d bytes of input, of which %d were sent", received, in.total)
+	}
+	rest, ended := slices.Clone(in.tail[len(in.tail)-int(missing):]), in.ended
+	in.awaiting = false
+	st.credit = wire.Window - len(rest)
+	st.cond.Broadcast()
+	st.mu.Unlock()
+	for part := range slices.Chunk(rest, wire.MaxPayload) {
+		if st.conn().Write(st.ctx, append([]byte{byte(wire.Stdin)}, part...)) != nil {
+			return nil // the connection is lost again
+		}
+	}
+	if ended {
+		_ = st.sendControl(wire.ClientControl{EOF: true}) // likewise
+	}
+	return nil
+}
+
+// countReceived counts output. Only readMessages calls it.
+func (st *stream) countReceived(kind wire.Stream, n int) {
+	if kind == wire.Stderr {
+		st.received.Stderr += int64(n)
+	} else {
+		st.received.Stdout += int64(n)
+	}
+}
+
+// reopen opens the connection of a command that goes on again, after it was lost. It returns lost,
+// with what else it knows, if that is final.
+func (st *stream) reopen(lost error) error {
+	if st.kept == nil || st.ctx.Err() != nil || !errors.Is(lost, atoll.ErrUnavailable) {
+		return lost
+	}
+	if !st.beginReopen() {
+		return lost
+	}
+	ctx, cancel := context.WithTimeout(st.ctx, resumePatience)
+	defer cancel()
+	for wait := minRetryWait; ; wait = min(2*wait, maxResumeWait) {
+		err := st.resume(ctx)
+		if err == nil || ctx.Err() == nil && !errors.Is(err, atoll.ErrUnavailable) {
+			st.endReopen()
+			if err != nil {
+				err = fmt.Errorf("%w; the command can't be continued: %v", lost, err) //nolint:errorlint // it says nothing about the sandbox
+			}
+			return err
+		}
+		t := time.NewTimer(wait/2 + rand.N(wait/2))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			st.endReopen()
+			return lost
+		}
+	}
+}
+
+// maxResumeWait is the longest wait between two attempts.
+const maxResumeWait = 2 * time.Second
+
+// beginReopen begins to open the connection again, unless the command was cancelled.
+func (st *stream) beginReopen() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.cause != nil {
+		return false
+	}
+	st.reopening, st.input.awaiting = true, true
+	return true
+}
+
+func (st *stream) endReopen() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.reopening = false
+}
+
+// resume opens a connection on which the command continues.
+func (st *stream) resume(ctx context.Context) error {
+	conn, err := st.c.openWebSocket(ctx, st.k, wire.ExecProtocol)
+	if err != nil {
+		return err
+	}
+	if old := st.conn(); old != nil {
+		old.Close()
+	}
+	st.mu.Lock()
+	st.stale += st.unacked - st.taken // what is queued is not acknowledged on the new connection
+	st.unacked, st.taken = 0, 0
+	st.mu.Unlock()
+	st.setConn(conn)
+	w := *st.kept
+	received := st.received
+	if err := st.sendControl(wire.ClientControl{Start: &w, Resume: &received, EOF: st.cmd.Stdin == nil}); err != nil {
+		return st.k.wrapError(st.c.transportError(ctx, err))
+	}
+	return st.awaitProcess(ctx, conn)
+}
+
+// awaitProcess reads the first message of a connection: the process, or why there is none.
+func (st *stream) awaitProcess(ctx context.Context, conn conn) error {
+	b := buffers.Get().(*bytes.Buffer)
+	defer releaseBuffer(b)
+	if err := conn.Read(ctx, b); err != nil {
+		return st.k.wrapError(st.c.transportError(ctx, err))
+	}
+	if b.Len() == 0 || wire.Stream(b.Bytes()[0]) != wire.Control {
+		return protocolError("the first message is not control")
+	}
+	exit, err := st.handleControl(b.Bytes()[1:])
+	if err == nil && exit != nil {
+		err = protocolError("the command has ended without its output")
+	}
+	return err
+}
