@@ -17,8 +17,10 @@ import (
 	"time"
 
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/state/diskreserve"
 )
 
 //go:embed migrations
@@ -37,18 +39,40 @@ type Store struct {
 
 	NewestEvent string    // query for the id of the newest event ever
 	Postgres    *Postgres // nil: SQLite
-	dataVersion int64     // of SQLite's data at the last Changed; guarded by WriteTurn
+
+	dataVersion int64                // of SQLite's data at the last Changed; guarded by WriteSlot
+	home        string               // directory of SQLite's file
+	reserve     *diskreserve.Reserve // with which SQLite writes on a full disk; nil: none
 }
 
 const busyTimeout = 10 * time.Second // to wait for the write lock of another process
 
+// FileName is the name of the SQLite file in a home.
+const FileName = "atoll.db"
+
 // OpenSQLite opens the registry in a directory, which is created if it is missing, and migrates
-// its schema.
-func OpenSQLite(ctx context.Context, home string) (*Store, error) {
+// its schema. With a reserve, which may be nil, it can do so and write on a full disk.
+func OpenSQLite(ctx context.Context, home string, reserve *diskreserve.Reserve) (s *Store, err error) {
+	err = useReserve(reserve, func() error {
+		s, err = openSQLite(ctx, home, reserve)
+		return err
+	})
+	return s, err
+}
+
+// useReserve calls f, and again with the space of a reserve if the disk is full.
+func useReserve(r *diskreserve.Reserve, f func() error) error {
+	if r == nil {
+		return f()
+	}
+	return r.Use(f)
+}
+
+func openSQLite(ctx context.Context, home string, reserve *diskreserve.Reserve) (*Store, error) {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return nil, fmt.Errorf("home: %w", err)
 	}
-	name := filepath.Join(home, "atoll.db")
+	name := filepath.Join(home, FileName)
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) // SQLite would create it readable for all users
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
@@ -65,23 +89,38 @@ func OpenSQLite(ctx context.Context, home string) (*Store, error) {
 	}
 	s := &Store{
 		WriteSlot: make(chan struct{}, 1), WriteDB: open("immediate"), DB: open("deferred"), TokenDB: open("deferred"),
-		NewestEvent: `select coalesce((select seq from sqlite_sequence where name = 'events'), 0)`,
+		NewestEvent: `select coalesce((select seq from sqlite_sequence where name = 'events'), 0)`, home: home, reserve: reserve,
 	}
 	s.WriteDB.SetMaxOpenConns(1)
 	s.DB.SetMaxOpenConns(4)
 	s.DB.SetMaxIdleConns(4)
 	s.TokenDB.SetMaxOpenConns(2)
 	if err := s.migrate(ctx); err != nil {
-		if full := probeSpace(home); full != nil {
-			err = fmt.Errorf("%w (%w)", full, err)
-		}
-		return nil, errors.Join(fmt.Errorf("registry %s: %w", name, err), s.Close())
+		return nil, errors.Join(fmt.Errorf("registry %s: %w", name, s.explainFull(err)), s.Close())
 	}
 	return s, nil
 }
 
-// probeSpace returns the error of writing to a directory, since SQLite reports a full disk by
-// number only.
+// explainFull adds ErrQuota and the reason to an error of SQLite on a full disk, which it reports by
+// a number only. Other errors are returned unchanged.
+func (s *Store) explainFull(err error) error {
+	var failed *sqlite.Error
+	if !errors.As(err, &failed) || diskreserve.IsFull(err) {
+		return err
+	}
+	switch failed.Code() & 0xff { // without the extended code
+	case sqlite3.SQLITE_FULL:
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
+		if !diskreserve.IsFull(probeSpace(s.home)) {
+			return err
+		}
+	default:
+		return err
+	}
+	return fmt.Errorf("%w (%w)", diskreserve.NewError(s.home), err)
+}
+
+// probeSpace returns the error of writing to a directory.
 func probeSpace(dir string) error {
 	f, err := os.CreateTemp(dir, ".room-")
 	if err != nil {
@@ -132,12 +171,13 @@ func (s *Store) Changed(ctx context.Context) (bool, error) {
 }
 
 // Write runs f in a transaction that excludes all other writes. If f or the commit fails, nothing
-// is written.
+// is written. On a full disk f is run again with the reserve.
 func (s *Store) Write(ctx context.Context, f func(tx *sql.Tx) error) error {
-	return s.writeGuarded(ctx, (*Postgres).allowMember, f)
+	return useReserve(s.reserve, func() error { return s.writeGuarded(ctx, (*Postgres).allowMember, f) })
 }
 
 // WriteFenced is Write for facts that have happened already: a fenced server may record them too.
+// It does not use the reserve, as such records can wait for space.
 func (s *Store) WriteFenced(ctx context.Context, f func(tx *sql.Tx) error) error {
 	return s.writeGuarded(ctx, (*Postgres).allowFenced, f)
 }
@@ -152,7 +192,7 @@ func (s *Store) writeGuarded(ctx context.Context, as writeGuard, f func(tx *sql.
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	err := s.writeTx(ctx, as, f)
+	err := s.explainFull(s.writeTx(ctx, as, f))
 	if s.Postgres != nil && errors.Is(err, atoll.ErrUnavailable) {
 		s.Postgres.troubled.Store(true)
 	}
