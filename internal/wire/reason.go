@@ -34,6 +34,8 @@ var reasons = []Reason{
 	{context.DeadlineExceeded, "timeout", 408},
 	{syscall.ENOSPC, "quota", 507},
 	{syscall.EDQUOT, "quota", 507},
+	{syscall.EMFILE, "unavailable", 503},
+	{syscall.ENFILE, "unavailable", 503},
 	{fs.ErrNotExist, "not_found", 404},
 	{fs.ErrExist, "exists", 409},
 	{fs.ErrPermission, "denied", 403},

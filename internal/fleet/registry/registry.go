@@ -136,8 +136,20 @@ type sqliteConnector struct {
 	d    sqlite.Driver
 }
 
-// Connect opens a connection.
-func (c *sqliteConnector) Connect(context.Context) (driver.Conn, error) { return c.d.Open(c.name) }
+// Connect opens a connection. SQLite reports by a number only that it can't open a file: if this
+// process has no descriptor, the error is an ErrUnavailable.
+func (c *sqliteConnector) Connect(context.Context) (driver.Conn, error) {
+	conn, err := c.d.Open(c.name)
+	if err != nil {
+		if f, oerr := os.Open(os.DevNull); oerr != nil {
+			err = fmt.Errorf("%w: %w (%w)", atoll.ErrUnavailable, oerr, err)
+		} else {
+			_ = f.Close() // it was opened for the test only
+		}
+		return nil, err
+	}
+	return conn, nil
+}
 
 // Driver returns the driver of the connections.
 func (c *sqliteConnector) Driver() driver.Driver { return &c.d }
