@@ -134,6 +134,9 @@ func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 	if err := f.openParts(ctx); err != nil {
 		return nil, errors.Join(err, f.closeParts(ctx))
 	}
+	if r := f.Rebuilt(); r != nil {
+		f.log.Error("the registry was damaged and is rebuilt: sandboxes and workspaces are found, tokens, quotas and owners are not", "damage", r.Damage, "backup", r.Backup)
+	}
 	if f.registry.Created {
 		err = f.Reconcile(ctx)
 		f.logError("workspaces", f.tidyWorkspaces(ctx))
@@ -181,6 +184,9 @@ func (f *Fleet) openParts(ctx context.Context) (err error) {
 		return err
 	})
 }
+
+// Rebuilt describes the damaged registry that Open has replaced; nil: it was sound.
+func (f *Fleet) Rebuilt() *registry.Rebuilt { return f.registry.Rebuilt }
 
 // CheckSpace reports whether the disk of the home is full, as an ErrQuota: what frees space still
 // works, but nothing can be created.

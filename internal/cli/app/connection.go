@@ -205,6 +205,9 @@ func (a *App) openEmbedded(ctx context.Context) (*Connection, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r := f.Rebuilt(); r != nil {
+		fmt.Fprintf(a.Err, "atoll: the registry was damaged (%s) and is rebuilt from the sandboxes and workspaces that exist; tokens, quotas and the damaged part are in %s\n", r.Damage, r.Backup)
+	}
 	tidy, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := f.ExpireSandboxes(tidy); err != nil {

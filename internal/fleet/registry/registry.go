@@ -34,14 +34,16 @@ type Store struct {
 	WriteDB   *sql.DB       // for writing, one connection
 	WriteSlot chan struct{} // holds a token during a write: writers of this process queue here
 
-	OnCommit func() // called after each write, if set; it must not block
-	Created  bool   // the schema was created by this Open
+	OnCommit func()   // called after each write, if set; it must not block
+	Created  bool     // the schema was created by this Open
+	Rebuilt  *Rebuilt // Open has replaced a damaged SQLite file; nil: it was sound
 
 	NewestEvent string    // query for the id of the newest event ever
 	Postgres    *Postgres // nil: SQLite
 
 	dataVersion int64                // of SQLite's data at the last Changed; guarded by WriteSlot
 	home        string               // directory of SQLite's file
+	lock        *os.File             // locked, shared, while SQLite's file is open
 	reserve     *diskreserve.Reserve // with which SQLite writes on a full disk; nil: none
 }
 
@@ -72,6 +74,29 @@ func openSQLite(ctx context.Context, home string, reserve *diskreserve.Reserve) 
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return nil, fmt.Errorf("home: %w", err)
 	}
+	lock, rebuilt, err := openLocked(ctx, home)
+	if err != nil {
+		return nil, fmt.Errorf("registry: %w", explainFull(home, err))
+	}
+	s, err := openChecked(ctx, home, reserve)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	s.lock, s.Rebuilt = lock, rebuilt
+	return s, nil
+}
+
+// openFile returns a pool of connections to a SQLite file, whose transactions begin with a lock:
+// deferred or immediate.
+func openFile(name, lock string) *sql.DB {
+	q := url.Values{"_txlock": {lock}, "_pragma": {
+		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "journal_mode(wal)", "synchronous(normal)", "foreign_keys(on)", "temp_store(memory)",
+	}}
+	return sql.OpenDB(&sqliteConnector{name: (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: q.Encode()}).String()})
+}
+
+// openChecked opens a SQLite file that is missing or sound.
+func openChecked(ctx context.Context, home string, reserve *diskreserve.Reserve) (*Store, error) {
 	name := filepath.Join(home, FileName)
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) // SQLite would create it readable for all users
 	if err != nil {
@@ -80,15 +105,8 @@ func openSQLite(ctx context.Context, home string, reserve *diskreserve.Reserve) 
 	if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
 	}
-	pragmas := url.Values{"_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "journal_mode(wal)", "synchronous(normal)", "foreign_keys(on)", "temp_store(memory)",
-	}}
-	open := func(lock string) *sql.DB {
-		q := url.Values{"_txlock": {lock}, "_pragma": pragmas["_pragma"]}
-		return sql.OpenDB(&sqliteConnector{name: (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: q.Encode()}).String()})
-	}
 	s := &Store{
-		WriteSlot: make(chan struct{}, 1), WriteDB: open("immediate"), DB: open("deferred"), TokenDB: open("deferred"),
+		WriteSlot: make(chan struct{}, 1), WriteDB: openFile(name, "immediate"), DB: openFile(name, "deferred"), TokenDB: openFile(name, "deferred"),
 		NewestEvent: `select coalesce((select seq from sqlite_sequence where name = 'events'), 0)`, home: home, reserve: reserve,
 	}
 	s.WriteDB.SetMaxOpenConns(1)
@@ -96,14 +114,14 @@ func openSQLite(ctx context.Context, home string, reserve *diskreserve.Reserve) 
 	s.DB.SetMaxIdleConns(4)
 	s.TokenDB.SetMaxOpenConns(2)
 	if err := s.migrate(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("registry %s: %w", name, s.explainFull(err)), s.Close())
+		return nil, errors.Join(fmt.Errorf("registry %s: %w", name, explainFull(home, err)), s.Close())
 	}
 	return s, nil
 }
 
 // explainFull adds ErrQuota and the reason to an error of SQLite on a full disk, which it reports by
 // a number only. Other errors are returned unchanged.
-func (s *Store) explainFull(err error) error {
+func explainFull(home string, err error) error {
 	var failed *sqlite.Error
 	if !errors.As(err, &failed) || diskreserve.IsFull(err) {
 		return err
@@ -111,13 +129,13 @@ func (s *Store) explainFull(err error) error {
 	switch failed.Code() & 0xff { // without the extended code
 	case sqlite3.SQLITE_FULL:
 	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
-		if !diskreserve.IsFull(probeSpace(s.home)) {
+		if !diskreserve.IsFull(probeSpace(home)) {
 			return err
 		}
 	default:
 		return err
 	}
-	return fmt.Errorf("%w (%w)", diskreserve.NewError(s.home), err)
+	return fmt.Errorf("%w (%w)", diskreserve.NewError(home), err)
 }
 
 // probeSpace returns the error of writing to a directory.
@@ -158,6 +176,9 @@ func (s *Store) Close() error {
 	err := errors.Join(s.TokenDB.Close(), s.DB.Close(), s.WriteDB.Close())
 	if s.Postgres != nil {
 		err = errors.Join(err, s.Postgres.MemberDB.Close())
+	}
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
 	}
 	return err
 }
@@ -204,7 +225,7 @@ func (s *Store) writeGuarded(ctx context.Context, as writeGuard, f func(tx *sql.
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	err := s.explainFull(s.writeTx(ctx, as, f))
+	err := explainFull(s.home, s.writeTx(ctx, as, f))
 	if s.Postgres != nil && errors.Is(err, atoll.ErrUnavailable) {
 		s.Postgres.troubled.Store(true)
 	}
