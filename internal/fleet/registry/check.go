@@ -117,3 +117,39 @@ func oneLine(text string) string {
 	}
 	return text
 }
+
+// LockExclusive locks the registry of a home, which no process may have open, until unlock is
+// called. It returns ErrUnavailable if one has.
+func LockExclusive(home string) (unlock func() error, err error) {
+	lock, err := os.OpenFile(filepath.Join(home, lockName), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	ok, err := filelock.Try(lock)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: another process of atoll uses %s: wait until it ends", atoll.ErrUnavailable, home)
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock.Close, nil
+}
+
+// ListRunning checks the SQLite file of a home that LockExclusive has locked, and returns the names
+// or ids of the sandboxes of some drivers that run. A missing file has none.
+func ListRunning(ctx context.Context, home string, drivers ...string) ([]string, error) {
+	name := filepath.Join(home, FileName)
+	if info, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		return nil, nil
+	}
+	damage, err := findDamage(ctx, name)
+	if err == nil && damage != "" {
+		err = fmt.Errorf("%w: registry %s is damaged (%s): the next start of atoll rebuilds it", atoll.ErrState, name, damage)
+	}
+	if err != nil {
+		return nil, err
+	}
+	db := openFile(name, "deferred")
+	list, err := QueryStrings(ctx, db, "select case name when '' then id else name end from sandboxes where state in ('running', 'paused') and driver in "+Placeholders(len(drivers)), Args(drivers)...)
+	return list, errors.Join(err, db.Close())
+}
