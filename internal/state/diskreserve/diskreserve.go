@@ -105,8 +105,8 @@ func (r *Reserve) heldBytes() int64 {
 	return info.Size()
 }
 
-// occupy fills the reserve up, as far as the disk has space. It returns the bytes that are occupied
-// and those that are free.
+// occupy fills the reserve up, as far as the disk has space and the file can be written: a home works
+// without a reserve. It returns the bytes that are occupied and those that are free.
 func (r *Reserve) occupy() (held, free int64, err error) {
 	held = r.heldBytes()
 	free, _, err = diskSpace(r.dir)
@@ -115,26 +115,15 @@ func (r *Reserve) occupy() (held, free int64, err error) {
 	}
 	f, err := os.OpenFile(r.name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return held, free, ignoreFull(err)
+		return held, free, nil //nolint:nilerr // as the comment says
 	}
-	err = allocate(f, held+min(r.size-held, free))
-	if err != nil {
-		err = errors.Join(ignoreFull(err), f.Truncate(held)) // others have used the space
+	if allocate(f, held+min(r.size-held, free)) != nil {
+		_ = f.Truncate(held) // others have used the space
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return held, free, err
-	}
+	_ = f.Close() // its content does not matter
 	held = r.heldBytes()
 	free, _, err = diskSpace(r.dir)
 	return held, free, err
-}
-
-// ignoreFull drops the error of a full disk.
-func ignoreFull(err error) error {
-	if IsFull(err) {
-		return nil
-	}
-	return err
 }
 
 // writeZeros allocates the space of a file by writing it.
