@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,4 +102,22 @@ func TestFullDiskAllowsOpen(t *testing.T) {
 	sb, err := a.Open(t.Context(), list[0].ID())
 	must(t, err)
 	must(t, sb.Destroy(t.Context()))
+}
+
+// TestFullDiskAllowsClose: a process that stops a sandbox on a full disk and ends has recorded it in
+// the audit.
+func TestFullDiskAllowsClose(t *testing.T) {
+	skipOnPostgres(t, "its registry is on another disk")
+	if !smalldisk.Enter(t) {
+		return
+	}
+	f, d, list := openFullDisk(t, 1)
+	must(t, list[0].Stop(t.Context()))
+	closeFleet(t, f)
+	d.Free()
+	f = openFleet(t, Options{Home: f.opts.Home})
+	entries, err := f.Account(LocalCaller()).Audit(t.Context(), AuditFilter{})
+	if err != nil || !slices.ContainsFunc(entries, func(e atoll.Audit) bool { return e.Action == "stop" && e.Object == list[0].ID() }) {
+		t.Errorf("audit %+v, %v", entries, err)
+	}
 }

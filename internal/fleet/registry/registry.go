@@ -215,6 +215,11 @@ func (s *Store) WriteFenced(ctx context.Context, f func(tx *sql.Tx) error) error
 	return s.writeGuarded(ctx, (*Postgres).allowFenced, f)
 }
 
+// WriteLast is WriteFenced with the reserve, for records that can't wait because the process ends.
+func (s *Store) WriteLast(ctx context.Context, f func(tx *sql.Tx) error) error {
+	return useReserve(s.reserve, func() error { return s.WriteFenced(ctx, f) })
+}
+
 // writeGuard returns the guard of a write.
 type writeGuard func(*Postgres, context.Context, *sql.Tx, *writeMark) error
 
