@@ -54,7 +54,11 @@ func serveUntilKilled(home string) error {
 	if err != nil {
 		return err
 	}
-	s := api.New(api.Options{Fleet: f, Version: "crash", Limits: api.Limits{Rate: -1, Concurrent: -1}})
+	limits := api.Limits{Rate: -1, Concurrent: -1}
+	if err := limitDescriptors(&limits); err != nil {
+		return err
+	}
+	s := api.New(api.Options{Fleet: f, Version: "crash", Limits: limits})
 	fmt.Println("ready")
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the parent is gone
@@ -72,14 +76,14 @@ type victim struct {
 	log   strings.Builder
 }
 
-func startVictim(t *testing.T, home string) *victim {
+func startVictim(t *testing.T, home string, env ...string) *victim {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	v := &victim{cmd: exec.Command(self), ready: make(chan struct{}), dead: make(chan struct{})}
-	v.cmd.Env = append(os.Environ(), serveHome+"="+home)
+	v.cmd.Env = append(append(os.Environ(), serveHome+"="+home), env...)
 	v.cmd.Stderr = &v.log
 	out, err := v.cmd.StdoutPipe()
 	if err == nil {

@@ -2,9 +2,11 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,17 +15,21 @@ import (
 )
 
 // registerHealth registers the health checks for load balancers and init systems. They need no
-// token and reveal nothing else.
+// token and reveal nothing else. /readyz?exclude=space does not report a full disk, on which the
+// server still reads, stops and removes.
 func (s *Server) registerHealth(mux *http.ServeMux) {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		writeText(w, http.StatusOK, "ok")
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := s.Ready(r.Context()); err != nil {
+		switch err := s.Ready(r.Context()); {
+		case err == nil, errors.Is(err, atoll.ErrQuota) && slices.Contains(r.URL.Query()["exclude"], "space"):
+			writeText(w, http.StatusOK, "ok")
+		case errors.Is(err, atoll.ErrQuota):
+			writeText(w, http.StatusServiceUnavailable, "not ready: no space left on the disk of the server")
+		default:
 			writeText(w, http.StatusServiceUnavailable, "not ready")
-			return
 		}
-		writeText(w, http.StatusOK, "ok")
 	})
 }
 
@@ -33,8 +39,9 @@ func writeText(w http.ResponseWriter, status int, text string) {
 	_, _ = io.WriteString(w, text+"\n") // write errors mean that the client is gone
 }
 
-// Ready reports whether the server can handle requests now. The state of the registry is cached
-// for a second, so that requests can't overload it.
+// Ready reports whether the server can handle requests now. It returns ErrQuota if it can, but has
+// no space on its disk. The result is cached for a second, so that requests can't overload the
+// registry.
 func (s *Server) Ready(ctx context.Context) error {
 	if s.stopping.Err() != nil {
 		return fmt.Errorf("%w: the server is shutting down", atoll.ErrUnavailable)
@@ -45,7 +52,9 @@ func (s *Server) Ready(ctx context.Context) error {
 	if time.Since(r.asked) > time.Second {
 		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 		defer cancel()
-		_, r.err = s.fleet.Account(fleet.LocalCaller()).Allowance(ctx)
+		if _, r.err = s.fleet.Account(fleet.LocalCaller()).Allowance(ctx); r.err == nil {
+			r.err = s.fleet.CheckSpace()
+		}
 		if ctx.Err() == nil || r.err == nil {
 			r.asked = time.Now()
 		}

@@ -27,7 +27,7 @@ type Limits struct {
 	Rate        float64 // requests per second of a caller; 0: 1,000
 	Burst       int     // requests at once; 0: twice the rate
 	Concurrent  int     // concurrent requests of a caller, including streams; 0: 1,024
-	Connections int     // open connections of a listener, without WebSockets; a quarter from one address; 0: 8,192
+	Connections int     // open connections of a listener, without WebSockets; a quarter from one address; 0: 8,192, or a third of the process's descriptors
 	WrongTokens int     // wrong tokens at once from one address, then one per second; 0: 20
 	Body        int64   // bytes of a JSON body; 0: 1 MiB
 	Header      int     // bytes of all headers; 0: 32 KiB
@@ -61,7 +61,7 @@ func (l Limits) withDefaults() Limits {
 		l.Concurrent = 1024
 	}
 	if l.Connections == 0 {
-		l.Connections = 8192
+		l.Connections = maxConnections()
 	}
 	if l.WrongTokens == 0 {
 		l.WrongTokens = 20

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -152,8 +153,8 @@ func TestCallersAtOnce(t *testing.T) {
 	}
 }
 
-// More connections than there may be, of all or of one address, are closed: who
-// is elsewhere is served. When one ends there is room again.
+// More connections than there may be, of all or of one address, are refused and closed: other
+// addresses are served. When one ends there is room again.
 func TestConnections(t *testing.T) {
 	s := newSite(t, Options{Limits: Limits{Connections: 8}})
 	address := strings.TrimPrefix(s.url, "http://")
@@ -167,6 +168,9 @@ func TestConnections(t *testing.T) {
 		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
 			return err
+		}
+		if resp.StatusCode != http.StatusOK {
+			return errors.Join(errors.New(resp.Status), resp.Body.Close())
 		}
 		return resp.Body.Close()
 	}

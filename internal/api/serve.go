@@ -30,7 +30,8 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 	s.served[srv], s.urls[srv] = true, s.listenURL(l)
 	s.mu.Unlock()
-	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	shedding := newSheddingListener(l, func() { s.metrics.refused.WithLabelValues("descriptors").Inc() })
+	if err := srv.Serve(shedding); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}
 	return nil
@@ -61,7 +62,7 @@ func (s *Server) newHTTP(l net.Listener) *http.Server {
 }
 
 // limitConns returns a function that counts the connections of a listener and closes those beyond
-// the limit before they are read: in all, or from one address, which gets a quarter.
+// the limit with 503 before they are read: in all, or from one address, which gets a quarter.
 func (s *Server) limitConns() func(net.Conn, http.ConnState) {
 	open := &connLimiter{limit: s.limits.Connections, from: make(map[netip.Prefix]int)}
 	return func(c net.Conn, state http.ConnState) {
@@ -70,7 +71,7 @@ func (s *Server) limitConns() func(net.Conn, http.ConnState) {
 			s.metrics.connections.Inc()
 			if !open.addConn(c) {
 				s.metrics.refused.WithLabelValues("connections").Inc()
-				_ = c.Close() // its reader gets the error
+				refuseConn(c)
 			}
 		case http.StateClosed, http.StateHijacked:
 			open.removeConn(c)

@@ -34,7 +34,13 @@ type site struct {
 // newSite starts a server on TCP, with an admin's token to call it.
 func newSite(t testing.TB, opts Options) *site {
 	t.Helper()
-	s := newFleet(t, opts)
+	return newSiteIn(t, t.TempDir(), opts)
+}
+
+// newSiteIn is newSite with a home.
+func newSiteIn(t testing.TB, home string, opts Options) *site {
+	t.Helper()
+	s := newFleetIn(t, home, opts)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +56,12 @@ func newSite(t testing.TB, opts Options) *site {
 // newFleet makes a server that serves nobody yet.
 func newFleet(t testing.TB, opts Options) *site {
 	t.Helper()
-	home := t.TempDir()
+	return newFleetIn(t, t.TempDir(), opts)
+}
+
+// newFleetIn is newFleet with a home.
+func newFleetIn(t testing.TB, home string, opts Options) *site {
+	t.Helper()
 	clock := new(atomic.Int64)
 	now := func() time.Time { return time.Now().Add(time.Duration(clock.Load())) }
 	f, err := fleet.Open(t.Context(), fleet.Options{Home: home, Now: now, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}})

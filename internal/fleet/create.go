@@ -230,6 +230,9 @@ func (f *Fleet) buildSandbox(ctx context.Context, r row) (row, error) {
 // startNew registers a new row and starts its sandbox with a function that creates it in the
 // driver.
 func (f *Fleet) startNew(ctx context.Context, r row, with func(context.Context, *handle, atoll.Spec) (atoll.Sandbox, error)) (row, error) {
+	if err := f.CheckSpace(); err != nil {
+		return r, err
+	}
 	ft, err := f.findDriver(r.cfg.Driver).probe(ctx)
 	if err != nil {
 		return r, err

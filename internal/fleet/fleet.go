@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
+	"github.com/atoll-sandbox/atoll/internal/state/diskreserve"
 )
 
 // Options configure a Fleet.
@@ -38,6 +40,10 @@ type Options struct {
 
 	Quota     atoll.Quota // of owners without a quota of their own; zero fields: no limit
 	Retention Retention
+
+	// OwnerDisk is the quota of disk of owners besides Local, where neither they nor Quota have one;
+	// 0: no limit.
+	OwnerDisk int64
 
 	// Rescue is called with the driver's sandbox before an expired sandbox is stopped or
 	// destroyed, to save the work in it. If it fails, the sandbox is stopped instead of destroyed,
@@ -65,6 +71,7 @@ type Fleet struct {
 	opts          Options
 	log           *slog.Logger
 	registry      *registry.Store
+	reserve       *diskreserve.Reserve // space for calls that free some
 	member        member.Member
 	drivers       []*driverState
 	workspaces    *workspace.Store
@@ -127,6 +134,9 @@ func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 	if err := f.openParts(ctx); err != nil {
 		return nil, errors.Join(err, f.closeParts(ctx))
 	}
+	if r := f.Rebuilt(); r != nil {
+		f.log.Error("the registry was damaged and is rebuilt: sandboxes and workspaces are found, tokens, quotas and owners are not", "damage", r.Damage, "backup", r.Backup)
+	}
 	if f.registry.Created {
 		err = f.Reconcile(ctx)
 		f.logError("workspaces", f.tidyWorkspaces(ctx))
@@ -144,24 +154,43 @@ func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 
 // openParts opens the registry and the parts of the fleet in order. On error some are open.
 func (f *Fleet) openParts(ctx context.Context) (err error) {
+	if err := os.MkdirAll(f.opts.Home, 0o700); err != nil {
+		return fmt.Errorf("home: %w", err)
+	}
+	if f.reserve, err = diskreserve.Open(f.opts.Home); err != nil {
+		return err
+	}
 	if f.opts.Registry == "" {
-		f.registry, err = registry.OpenSQLite(ctx, f.opts.Home)
+		f.registry, err = registry.OpenSQLite(ctx, f.opts.Home, f.reserve)
 	} else {
 		f.registry, err = registry.OpenPostgres(ctx, f.opts.Registry)
 	}
 	if err != nil {
 		return err
 	}
-	if f.member, err = f.joinFleet(ctx); err != nil {
+	err = f.reserve.Use(func() error {
+		f.member, err = f.joinFleet(ctx)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	f.events = event.NewLog(f.registry, f.now)
 	f.registry.OnCommit = f.events.NotifyCommit
 	f.recorder = newRecorder(f.registry, f.now, f.log)
 	f.processes = newProcesses(f.now)
-	f.workspaces, err = workspace.OpenStore(f.opts.Home)
-	return err
+	return f.reserve.Use(func() error {
+		f.workspaces, err = workspace.OpenStore(f.opts.Home)
+		return err
+	})
 }
+
+// Rebuilt describes the damaged registry that Open has replaced; nil: it was sound.
+func (f *Fleet) Rebuilt() *registry.Rebuilt { return f.registry.Rebuilt }
+
+// CheckSpace reports whether the disk of the home is full, as an ErrQuota: what frees space still
+// works, but nothing can be created.
+func (f *Fleet) CheckSpace() error { return f.reserve.Check() }
 
 // joinFleet makes this process known to the others.
 func (f *Fleet) joinFleet(ctx context.Context) (member.Member, error) {

@@ -95,7 +95,12 @@ func (f *Fleet) changeState(ctx context.Context, b *handle, v stateChange, act f
 		}
 	}
 	if err == nil {
-		err = act(ctx, sb)
+		act := func() error { return act(ctx, sb) }
+		if v.via == atoll.Stopping {
+			err = f.reserve.UseHalf(act)
+		} else {
+			err = act()
+		}
 	}
 	if err == nil && v.name == startChange.name {
 		if err = f.prepareStarted(ctx, b, sb); err == nil && v.fresh {

@@ -22,6 +22,10 @@ const (
 	defaultDisk   = 100 << 20
 )
 
+// realDisk is the limit of disk of a sandbox with real programs, if its owner has only the default
+// quota.
+const realDisk = 1 << 30
+
 // quotaOf returns the quota of an owner. Negative fields are unlimited.
 func (f *Fleet) quotaOf(ctx context.Context, q registry.Querier, o atoll.Owner) (atoll.Quota, error) {
 	var own atoll.Quota
@@ -34,6 +38,9 @@ func (f *Fleet) quotaOf(ctx context.Context, q registry.Querier, o atoll.Owner) 
 		return own, fmt.Errorf("quota of %s: %w", o, err)
 	}
 	d := f.opts.Quota
+	if d.Disk == 0 && o != atoll.Local {
+		d.Disk = f.opts.OwnerDisk
+	}
 	return atoll.Quota{
 		Sandboxes: firstLimit(own.Sandboxes, d.Sandboxes), CPU: firstLimit(own.CPU, d.CPU), Memory: firstLimit(own.Memory, d.Memory),
 		Disk: firstLimit(own.Disk, d.Disk), Workspaces: firstLimit(own.Workspaces, d.Workspaces), Processes: firstLimit(own.Processes, d.Processes),
@@ -102,6 +109,9 @@ func (f *Fleet) admitSandbox(ctx context.Context, tx *sql.Tx, o atoll.Owner, ft 
 	if err != nil {
 		return err
 	}
+	if f.opts.Quota.Disk == 0 && f.opts.OwnerDisk > 0 && q.Disk == f.opts.OwnerDisk {
+		q.Disk = setDefaultDisk(q.Disk, ft, cfg)
+	}
 	if q.Disk > 0 {
 		_, bytes, err := f.workspaceUsage(ctx, tx, o)
 		if err != nil {
@@ -114,6 +124,20 @@ func (f *Fleet) admitSandbox(ctx context.Context, tx *sql.Tx, o atoll.Owner, ft 
 		u.Disk += bytes + kept
 	}
 	return fitQuota(q, u, ft, &cfg.Limits)
+}
+
+// setDefaultDisk sets the limit of disk that the default quota demands, and returns the quota to be
+// checked. An operator has not asked for it, so it does not refuse a driver or a runtime that can't
+// limit a disk: such a sandbox has no limit, as before, and only workspaces count.
+func setDefaultDisk(quota int64, ft atoll.Features, cfg *atoll.Config) int64 {
+	builtIn := !ft.Programs
+	if _, lacks := ft.Lacks["FullDiskIsQuota"]; lacks || cfg.Runtime != "" && !builtIn {
+		return -1
+	}
+	if cfg.Limits.Disk == 0 && !builtIn {
+		cfg.Limits.Disk = min(realDisk, quota)
+	}
+	return quota
 }
 
 // fitQuota reports every quota that one more sandbox would exceed, and sets limits that are 0.

@@ -192,3 +192,37 @@ func TestQuotaOfCommands(t *testing.T) {
 		t.Errorf("%d commands are counted after all have ended", n)
 	}
 }
+
+// TestNewOwnersHaveDiskQuota: owners without a quota of their own have one of disk, but the local
+// owner, and drivers that can't limit a disk are not refused because of it.
+func TestNewOwnersHaveDiskQuota(t *testing.T) {
+	f := openFleet(t, Options{OwnerDisk: 250 << 20})
+	local := f.Account(LocalCaller())
+	eve := Caller{Owner: atoll.Owner{App: "app", User: "eve"}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}}
+	a := f.Account(eve)
+	if l, err := a.Allowance(t.Context()); err != nil || l.Limit.Disk != 250<<20 {
+		t.Errorf("of a new owner: %+v, %v", l.Limit, err)
+	}
+	if l, err := local.Allowance(t.Context()); err != nil || l.Limit.Disk != -1 {
+		t.Errorf("of the local owner: %+v, %v", l.Limit, err)
+	}
+	for range 2 {
+		if got := readRow(t, f, mustCreate(t, a, atoll.Config{}).ID()).cfg.Limits.Disk; got != defaultDisk {
+			t.Errorf("a sandbox has a limit of %d bytes", got)
+		}
+	}
+	if _, err := a.Create(t.Context(), atoll.Config{}); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("beyond the quota: %v", err)
+	}
+	mustCreate(t, local, atoll.Config{})
+	must(t, local.SetQuota(t.Context(), eve.Owner, atoll.Quota{Disk: -1}))
+	mustCreate(t, a, atoll.Config{})
+
+	cfg := atoll.Config{}
+	if q := setDefaultDisk(20<<30, atoll.Features{Programs: true, Lacks: map[string]string{"FullDiskIsQuota": "no"}}, &cfg); q != -1 || cfg.Limits.Disk != 0 {
+		t.Errorf("a driver without such limits: quota %d, limit %d", q, cfg.Limits.Disk)
+	}
+	if q := setDefaultDisk(20<<30, atoll.Features{Programs: true}, &cfg); q != 20<<30 || cfg.Limits.Disk != realDisk {
+		t.Errorf("a driver of real programs: quota %d, limit %d", q, cfg.Limits.Disk)
+	}
+}

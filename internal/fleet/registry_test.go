@@ -9,7 +9,7 @@ import (
 // testStore opens the registry of a home until the end of the test.
 func testRegistry(t testing.TB, home string) *registry.Store {
 	t.Helper()
-	s, err := registry.OpenSQLite(t.Context(), home)
+	s, err := registry.OpenSQLite(t.Context(), home, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

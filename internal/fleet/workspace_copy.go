@@ -251,7 +251,7 @@ func (f *Fleet) saveAndDestroyInner(ctx context.Context, b *handle) error {
 	if err := f.saveWorkspaces(ctx, b, inStore); err != nil {
 		return err
 	}
-	return f.destroyInnerKeeping(ctx, b)
+	return f.reserve.UseHalf(func() error { return f.destroyInnerKeeping(ctx, b) })
 }
 
 // saveWorkspaces copies back the workspaces of a sandbox and sets their copy state. Changes in a

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"syscall"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -31,6 +32,10 @@ var reasons = []Reason{
 	{atoll.ErrUnavailable, "unavailable", 503},
 	{context.Canceled, "interrupted", 499},
 	{context.DeadlineExceeded, "timeout", 408},
+	{syscall.ENOSPC, "quota", 507},
+	{syscall.EDQUOT, "quota", 507},
+	{syscall.EMFILE, "unavailable", 503},
+	{syscall.ENFILE, "unavailable", 503},
 	{fs.ErrNotExist, "not_found", 404},
 	{fs.ErrExist, "exists", 409},
 	{fs.ErrPermission, "denied", 403},

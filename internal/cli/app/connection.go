@@ -147,6 +147,10 @@ func ctxErr(ctx context.Context) error {
 	return nil
 }
 
+// defaultOwnerDisk is the quota of disk of an owner besides the local one, where quota.disk is not
+// set: one owner does not fill the disk of the server by accident.
+const defaultOwnerDisk = 20 << 30
+
 // FleetOptions say what the fleet of this machine consists of.
 func (a *App) FleetOptions(log *slog.Logger) fleet.Options {
 	c := a.Config
@@ -158,6 +162,7 @@ func (a *App) FleetOptions(log *slog.Logger) fleet.Options {
 			Workspaces: config.Get[int](c, "quota.workspaces"), Processes: config.Get[int](c, "quota.processes"),
 			Tokens: int64(config.Get[int](c, "quota.tokens")), Cost: config.Get[float64](c, "quota.cost"),
 		},
+		OwnerDisk: defaultOwnerDisk,
 		Retention: fleet.Retention{Keep: config.Get[time.Duration](c, "retention.keep"), Cron: config.Get[string](c, "retention.cron")},
 	}
 }
@@ -199,6 +204,9 @@ func (a *App) openEmbedded(ctx context.Context) (*Connection, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if r := f.Rebuilt(); r != nil {
+		fmt.Fprintf(a.Err, "atoll: the registry was damaged (%s) and is rebuilt from the sandboxes and workspaces that exist; tokens, quotas and the damaged part are in %s\n", r.Damage, r.Backup)
 	}
 	tidy, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

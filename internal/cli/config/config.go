@@ -167,7 +167,7 @@ var Keys = []key{
 	{Name: "quota.sandboxes", Form: formCount, Help: "sandboxes of an owner"},
 	{Name: "quota.cpu", Form: formAmount, Help: "processors of an owner's running sandboxes"},
 	{Name: "quota.memory", Form: formSize, Help: "memory of an owner's running sandboxes"},
-	{Name: "quota.disk", Form: formSize, Help: "disk of an owner's sandboxes and workspaces"},
+	{Name: "quota.disk", Form: formSize, Help: "disk of an owner's sandboxes and workspaces (default 20g, without a limit for the local owner)"},
 	{Name: "quota.workspaces", Form: formCount, Help: "workspaces of an owner"},
 	{Name: "quota.processes", Form: formCount, Help: "running commands of an owner"},
 	{Name: "quota.tokens", Form: formCount, Help: "tokens that models read and write for an owner in a month"},

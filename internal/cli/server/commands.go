@@ -1,5 +1,5 @@
 // Package server has the commands for servers: serve, mcp, context, login, token,
-// quota, events and audit.
+// quota, events, audit, backup and restore-backup.
 package server
 
 import (
@@ -17,6 +17,6 @@ func Commands(a *app.App) []*cobra.Command {
 	return []*cobra.Command{
 		c.serveCommand(), c.mcpCommand(), c.contextCommand(), c.loginCommand(),
 		c.logoutCommand(), c.tokenCommand(), c.quotaCommand(), c.eventsCommand(),
-		c.auditCommand(),
+		c.auditCommand(), c.backupCommand(), c.restoreBackupCommand(),
 	}
 }

@@ -20,7 +20,7 @@ var (
 // newTestLog returns the log of a new registry, until the end of the test.
 func newTestLog(t *testing.T) *Log {
 	t.Helper()
-	reg, err := registry.OpenSQLite(t.Context(), t.TempDir())
+	reg, err := registry.OpenSQLite(t.Context(), t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

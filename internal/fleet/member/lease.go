@@ -22,13 +22,15 @@ const DefaultLease = 10 * time.Second
 // of the database. A server whose lease has expired is fenced by another and writes nothing any
 // more: whether it died or was only cut off, its work can then be reconciled.
 //
-// A server fences others only after it has itself renewed for a whole lease without a gap: after
-// an outage of the database, all servers have time to renew.
+// A server fences others only while it renews itself, and has done so for a whole lease without a
+// gap: after an outage of the database, all servers have time to renew. Its last renewal must be
+// fresh too, as the first statement after an outage may be one that fences.
 type leaseMember struct {
 	opts  LeaseOptions
 	p     *registry.Postgres
 	id    string
 	lease time.Duration
+	gap   time.Duration // see maxGap
 
 	cancel context.CancelFunc
 	ended  chan struct{}
@@ -37,6 +39,11 @@ type leaseMember struct {
 	mu     sync.Mutex
 	within context.CancelCauseFunc // cancels the leader's work; guarded by mu
 }
+
+// maxGap returns the longest time between two renewals of a server that fences others. A server
+// renews every fifth of a lease and needs up to 23/60 to notice a lost connection and try again. So
+// one that could renew before and after an outage of this length does so within its lease.
+func maxGap(lease time.Duration) time.Duration { return lease * 2 / 5 }
 
 // errLeaseEnding is the cause that ends a leader's work before another server may lead.
 var errLeaseEnding = fmt.Errorf("%w: the registry does not answer", atoll.ErrUnavailable)
@@ -62,7 +69,8 @@ type LeaseOptions struct {
 // JoinRegistry makes this server known to the other servers of a registry and renews
 // its lease until Leave.
 func JoinRegistry(ctx context.Context, opts LeaseOptions) (Member, error) {
-	m := &leaseMember{opts: opts, p: opts.Registry, id: atoll.NewID(), lease: cmp.Or(opts.Lease, DefaultLease), ended: make(chan struct{})}
+	lease := cmp.Or(opts.Lease, DefaultLease)
+	m := &leaseMember{opts: opts, p: opts.Registry, id: atoll.NewID(), lease: lease, gap: maxGap(lease), ended: make(chan struct{})}
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
@@ -137,7 +145,7 @@ func (m *leaseMember) renewLease(ctx context.Context) error {
 		seen = clock_timestamp() where id = ? and not fenced returning cast(extract(epoch from clock_timestamp()) * 1000000 as bigint),
 		exists (select 1 from instances o where o.fenced and o.heir = '' or not o.fenced and o.seen < clock_timestamp() - make_interval(secs => ?))
 			or exists (select 1 from sandboxes where due > 0 and due <= extract(epoch from clock_timestamp()) * 1000000000)`,
-		m.lease.Seconds(), m.id, m.lease.Seconds()).Scan(&micros, &due)
+		m.gap.Seconds(), m.id, m.lease.Seconds()).Scan(&micros, &due)
 	if errors.Is(err, sql.ErrNoRows) {
 		m.endLeading()
 		return registry.ErrFenced
@@ -191,10 +199,12 @@ func (m *leaseMember) removeRow() error {
 }
 
 // fenceDead fences the servers matching a condition whose lease has expired, if this server may.
+// Both leases are compared with one time, even if the database pauses during the statement.
 func (m *leaseMember) fenceDead(ctx context.Context, tx *sql.Tx, which string, args ...any) error {
-	_, err := tx.ExecContext(ctx, `update instances set fenced = true, leads = false where not fenced and id <> ? and seen < clock_timestamp() - make_interval(secs => ?)
-		and exists (select 1 from instances me where me.id = ? and not me.fenced and me.since < clock_timestamp() - make_interval(secs => ?)) and `+which,
-		append([]any{m.id, m.lease.Seconds(), m.id, m.lease.Seconds()}, args...)...)
+	_, err := tx.ExecContext(ctx, `update instances set fenced = true, leads = false where not fenced and id <> ? and seen < statement_timestamp() - make_interval(secs => ?)
+		and exists (select 1 from instances me where me.id = ? and not me.fenced
+			and me.seen >= statement_timestamp() - make_interval(secs => ?) and me.since < statement_timestamp() - make_interval(secs => ?)) and `+which,
+		append([]any{m.id, m.lease.Seconds(), m.id, m.gap.Seconds(), m.lease.Seconds()}, args...)...)
 	return err
 }
 

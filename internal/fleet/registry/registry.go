@@ -17,8 +17,10 @@ import (
 	"time"
 
 	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/state/diskreserve"
 )
 
 //go:embed migrations
@@ -32,23 +34,70 @@ type Store struct {
 	WriteDB   *sql.DB       // for writing, one connection
 	WriteSlot chan struct{} // holds a token during a write: writers of this process queue here
 
-	OnCommit func() // called after each write, if set; it must not block
-	Created  bool   // the schema was created by this Open
+	OnCommit func()   // called after each write, if set; it must not block
+	Created  bool     // the schema was created by this Open
+	Rebuilt  *Rebuilt // Open has replaced a damaged SQLite file; nil: it was sound
 
 	NewestEvent string    // query for the id of the newest event ever
 	Postgres    *Postgres // nil: SQLite
-	dataVersion int64     // of SQLite's data at the last Changed; guarded by WriteTurn
+
+	dataVersion int64                // of SQLite's data at the last Changed; guarded by WriteSlot
+	home        string               // directory of SQLite's file
+	lock        *os.File             // locked, shared, while SQLite's file is open
+	reserve     *diskreserve.Reserve // with which SQLite writes on a full disk; nil: none
 }
 
 const busyTimeout = 10 * time.Second // to wait for the write lock of another process
 
+// FileName is the name of the SQLite file in a home.
+const FileName = "atoll.db"
+
 // OpenSQLite opens the registry in a directory, which is created if it is missing, and migrates
-// its schema.
-func OpenSQLite(ctx context.Context, home string) (*Store, error) {
+// its schema. With a reserve, which may be nil, it can do so and write on a full disk.
+func OpenSQLite(ctx context.Context, home string, reserve *diskreserve.Reserve) (s *Store, err error) {
+	err = useReserve(reserve, func() error {
+		s, err = openSQLite(ctx, home, reserve)
+		return err
+	})
+	return s, err
+}
+
+// useReserve calls f, and again with the space of a reserve if the disk is full.
+func useReserve(r *diskreserve.Reserve, f func() error) error {
+	if r == nil {
+		return f()
+	}
+	return r.Use(f)
+}
+
+func openSQLite(ctx context.Context, home string, reserve *diskreserve.Reserve) (*Store, error) {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		return nil, fmt.Errorf("home: %w", err)
 	}
-	name := filepath.Join(home, "atoll.db")
+	lock, rebuilt, err := openLocked(ctx, home)
+	if err != nil {
+		return nil, fmt.Errorf("registry: %w", explainFull(home, err))
+	}
+	s, err := openChecked(ctx, home, reserve)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	s.lock, s.Rebuilt = lock, rebuilt
+	return s, nil
+}
+
+// openFile returns a pool of connections to a SQLite file, whose transactions begin with a lock:
+// deferred or immediate.
+func openFile(name, lock string) *sql.DB {
+	q := url.Values{"_txlock": {lock}, "_pragma": {
+		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "journal_mode(wal)", "synchronous(normal)", "foreign_keys(on)", "temp_store(memory)",
+	}}
+	return sql.OpenDB(&sqliteConnector{name: (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: q.Encode()}).String()})
+}
+
+// openChecked opens a SQLite file that is missing or sound.
+func openChecked(ctx context.Context, home string, reserve *diskreserve.Reserve) (*Store, error) {
+	name := filepath.Join(home, FileName)
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600) // SQLite would create it readable for all users
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
@@ -56,32 +105,40 @@ func OpenSQLite(ctx context.Context, home string) (*Store, error) {
 	if err := f.Close(); err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
 	}
-	pragmas := url.Values{"_pragma": {
-		fmt.Sprintf("busy_timeout(%d)", busyTimeout.Milliseconds()), "journal_mode(wal)", "synchronous(normal)", "foreign_keys(on)", "temp_store(memory)",
-	}}
-	open := func(lock string) *sql.DB {
-		q := url.Values{"_txlock": {lock}, "_pragma": pragmas["_pragma"]}
-		return sql.OpenDB(&sqliteConnector{name: (&url.URL{Scheme: "file", Opaque: url.PathEscape(name), RawQuery: q.Encode()}).String()})
-	}
 	s := &Store{
-		WriteSlot: make(chan struct{}, 1), WriteDB: open("immediate"), DB: open("deferred"), TokenDB: open("deferred"),
-		NewestEvent: `select coalesce((select seq from sqlite_sequence where name = 'events'), 0)`,
+		WriteSlot: make(chan struct{}, 1), WriteDB: openFile(name, "immediate"), DB: openFile(name, "deferred"), TokenDB: openFile(name, "deferred"),
+		NewestEvent: `select coalesce((select seq from sqlite_sequence where name = 'events'), 0)`, home: home, reserve: reserve,
 	}
 	s.WriteDB.SetMaxOpenConns(1)
 	s.DB.SetMaxOpenConns(4)
 	s.DB.SetMaxIdleConns(4)
 	s.TokenDB.SetMaxOpenConns(2)
 	if err := s.migrate(ctx); err != nil {
-		if full := probeSpace(home); full != nil {
-			err = fmt.Errorf("%w (%w)", full, err)
-		}
-		return nil, errors.Join(fmt.Errorf("registry %s: %w", name, err), s.Close())
+		return nil, errors.Join(fmt.Errorf("registry %s: %w", name, explainFull(home, err)), s.Close())
 	}
 	return s, nil
 }
 
-// probeSpace returns the error of writing to a directory, since SQLite reports a full disk by
-// number only.
+// explainFull adds ErrQuota and the reason to an error of SQLite on a full disk, which it reports by
+// a number only. Other errors are returned unchanged.
+func explainFull(home string, err error) error {
+	var failed *sqlite.Error
+	if !errors.As(err, &failed) || diskreserve.IsFull(err) {
+		return err
+	}
+	switch failed.Code() & 0xff { // without the extended code
+	case sqlite3.SQLITE_FULL:
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN:
+		if !diskreserve.IsFull(probeSpace(home)) {
+			return err
+		}
+	default:
+		return err
+	}
+	return fmt.Errorf("%w (%w)", diskreserve.NewError(home), err)
+}
+
+// probeSpace returns the error of writing to a directory.
 func probeSpace(dir string) error {
 	f, err := os.CreateTemp(dir, ".room-")
 	if err != nil {
@@ -97,8 +154,20 @@ type sqliteConnector struct {
 	d    sqlite.Driver
 }
 
-// Connect opens a connection.
-func (c *sqliteConnector) Connect(context.Context) (driver.Conn, error) { return c.d.Open(c.name) }
+// Connect opens a connection. SQLite reports by a number only that it can't open a file: if this
+// process has no descriptor, the error is an ErrUnavailable.
+func (c *sqliteConnector) Connect(context.Context) (driver.Conn, error) {
+	conn, err := c.d.Open(c.name)
+	if err != nil {
+		if f, oerr := os.Open(os.DevNull); oerr != nil {
+			err = fmt.Errorf("%w: %w (%w)", atoll.ErrUnavailable, oerr, err)
+		} else {
+			_ = f.Close() // it was opened for the test only
+		}
+		return nil, err
+	}
+	return conn, nil
+}
 
 // Driver returns the driver of the connections.
 func (c *sqliteConnector) Driver() driver.Driver { return &c.d }
@@ -107,6 +176,9 @@ func (s *Store) Close() error {
 	err := errors.Join(s.TokenDB.Close(), s.DB.Close(), s.WriteDB.Close())
 	if s.Postgres != nil {
 		err = errors.Join(err, s.Postgres.MemberDB.Close())
+	}
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
 	}
 	return err
 }
@@ -132,14 +204,20 @@ func (s *Store) Changed(ctx context.Context) (bool, error) {
 }
 
 // Write runs f in a transaction that excludes all other writes. If f or the commit fails, nothing
-// is written.
+// is written. On a full disk f is run again with the reserve.
 func (s *Store) Write(ctx context.Context, f func(tx *sql.Tx) error) error {
-	return s.writeGuarded(ctx, (*Postgres).allowMember, f)
+	return useReserve(s.reserve, func() error { return s.writeGuarded(ctx, (*Postgres).allowMember, f) })
 }
 
 // WriteFenced is Write for facts that have happened already: a fenced server may record them too.
+// It does not use the reserve, as such records can wait for space.
 func (s *Store) WriteFenced(ctx context.Context, f func(tx *sql.Tx) error) error {
 	return s.writeGuarded(ctx, (*Postgres).allowFenced, f)
+}
+
+// WriteLast is WriteFenced with the reserve, for records that can't wait because the process ends.
+func (s *Store) WriteLast(ctx context.Context, f func(tx *sql.Tx) error) error {
+	return useReserve(s.reserve, func() error { return s.WriteFenced(ctx, f) })
 }
 
 // writeGuard returns the guard of a write.
@@ -152,7 +230,7 @@ func (s *Store) writeGuarded(ctx context.Context, as writeGuard, f func(tx *sql.
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	err := s.writeTx(ctx, as, f)
+	err := explainFull(s.home, s.writeTx(ctx, as, f))
 	if s.Postgres != nil && errors.Is(err, atoll.ErrUnavailable) {
 		s.Postgres.troubled.Store(true)
 	}

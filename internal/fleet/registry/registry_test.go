@@ -14,7 +14,7 @@ import (
 
 func testStore(t testing.TB, home string) *Store {
 	t.Helper()
-	s, err := OpenSQLite(t.Context(), home)
+	s, err := OpenSQLite(t.Context(), home, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestStore(t *testing.T) {
 	if _, err := a.WriteDB.Exec("pragma user_version = 99"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenSQLite(t.Context(), home); !errors.Is(err, atoll.ErrUnsupported) {
+	if _, err := OpenSQLite(t.Context(), home, nil); !errors.Is(err, atoll.ErrUnsupported) {
 		t.Errorf("a registry of a later version: %v", err)
 	}
 }

@@ -14,11 +14,17 @@ func Try(f *os.File) (bool, error) { return tryLock(f) }
 
 // Poll calls Try until it succeeds, or until ctx is done; then it returns the cause of ctx. It works
 // on every system and blocks no thread, unlike Wait.
-func Poll(ctx context.Context, f *os.File) error {
+func Poll(ctx context.Context, f *os.File) error { return poll(ctx, f, Try) }
+
+// PollShared waits like Poll for a lock that several processes may hold, and others exclusively. A
+// process that has the exclusive lock of the file exchanges it.
+func PollShared(ctx context.Context, f *os.File) error { return poll(ctx, f, tryShared) }
+
+func poll(ctx context.Context, f *os.File, try func(*os.File) (bool, error)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if ok, err := Try(f); err != nil || ok {
+		if ok, err := try(f); err != nil || ok {
 			return err
 		}
 		select {

@@ -12,3 +12,5 @@ import (
 func tryLock(f *os.File) (bool, error) {
 	return false, fmt.Errorf("%w: %s: this system lacks file locks", atoll.ErrUnsupported, f.Name())
 }
+
+func tryShared(f *os.File) (bool, error) { return tryLock(f) }

@@ -8,8 +8,12 @@ import (
 	"syscall"
 )
 
-func tryLock(f *os.File) (bool, error) {
-	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+func tryLock(f *os.File) (bool, error) { return tryFlock(f, syscall.LOCK_EX) }
+
+func tryShared(f *os.File) (bool, error) { return tryFlock(f, syscall.LOCK_SH) }
+
+func tryFlock(f *os.File, how int) (bool, error) {
+	err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return false, nil
 	}
