@@ -217,6 +217,7 @@ func (d *Driver) claimTemplate(ctx context.Context, t *target, spec atoll.Spec) 
 	}
 	c := templateContainer(&template.Spec.Pod.Spec)
 	p.agent = &agentPod{container: c.Name}
+	p.port = parsePort(template.Spec.Pod.Meta.Annotations)
 	p.spec.Dir = orDefault(spec.Dir, orDefault(c.WorkingDir, "/"))
 	if r := template.Spec.Pod.Spec.RuntimeClassName; r != nil {
 		if p.isolation, err = t.isolationOf(ctx, *r); err != nil {

@@ -70,7 +70,7 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, er
 
 // newPod returns a pod that is not created yet.
 func (d *Driver) newPod(ctx context.Context, t *target, how Placement, spec atoll.Spec) (*pod, error) {
-	p := &pod{d: d, t: t, id: orDefault(spec.ID, atoll.NewID()), spec: spec, env: spec.Env, secret: len(spec.Env) > 0, created: time.Now(), how: how}
+	p := &pod{d: d, t: t, id: orDefault(spec.ID, atoll.NewID()), spec: spec, env: spec.Env, secret: len(spec.Env) > 0, created: time.Now(), how: how, port: guestPort}
 	p.spec.ID, p.spec.Env, p.spec.Dir = p.id, nil, orDefault(spec.Dir, atoll.DefaultDir)
 	p.spec.Pod = &atoll.Pod{StorageClass: d.storageOf(&spec)} // independent of the driver's settings when it is opened again
 	if spec.Owner != (atoll.Owner{}) {

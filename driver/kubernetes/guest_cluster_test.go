@@ -116,7 +116,7 @@ func TestHostileProgram(t *testing.T) {
 				}
 			}
 			t.Log(out)
-			crowd := "for i in $(seq 300); do (sleep 5 | nc 127.0.0.1 41998 >/dev/null 2>&1 &) ; done"
+			crowd := "for i in $(seq 300); do (sleep 5 | nc 127.0.0.1 26998 >/dev/null 2>&1 &) ; done"
 			runShell(t, sb, crowd)
 			other, err := one.Open(t.Context(), sb.ID())
 			if err != nil {
@@ -159,7 +159,7 @@ func TestDirectConnections(t *testing.T) {
 		t.Errorf("while the API server stands still: %d, %v", exit.Code, err)
 	}
 	out := runShell(t, sb, "cat /proc/net/tcp /proc/net/tcp6")
-	if !strings.Contains(out, fmt.Sprintf(":%04X ", 41999)) {
+	if !strings.Contains(out, fmt.Sprintf(":%04X ", 26999)) {
 		t.Errorf("no connection to the direct port:\n%s", out)
 	}
 }

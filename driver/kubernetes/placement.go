@@ -30,9 +30,6 @@ const (
 	guestVolume = "atoll-guest"
 )
 
-// directPort is the port of a guest at its pod's address.
-const directPort = 41999
-
 // oldestVolume is the first minor version of Kubernetes 1 that can mount images as volumes.
 const oldestVolume = 35
 
@@ -204,6 +201,7 @@ func (d *Driver) guestEnv(id string, config *guest.Config, own []corev1.EnvVar) 
 		{Name: "ATOLL_ID", Value: id},
 		{Name: "ATOLL_KEY", Value: base64.StdEncoding.EncodeToString(public)},
 		{Name: "ATOLL_OWN", Value: string(list)},
+		{Name: "ATOLL_PORT", Value: strconv.Itoa(guestPort)},
 	}
 	if d.Direct {
 		env = append(env, corev1.EnvVar{Name: "ATOLL_DIRECT", Value: ":" + strconv.Itoa(directPort)})

@@ -13,10 +13,18 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// The name of the container, and the port of the guest on the pod's loopback.
+// container is the name of the container in which programs run.
+const container = "sandbox"
+
+// The ports of a guest. They are below the range from which Linux takes the ports of outgoing
+// connections (32768 and above): port forwarding, which dials the guest before it listens, could get
+// one of that range for its own end, and connect to itself.
 const (
-	container = "sandbox"
-	guestPort = 41998
+	guestPort  = 26998 // on the pod's loopback
+	directPort = 26999 // at the pod's address
+
+	// oldGuestPort is the port on the loopback of pods without notePort, which are older.
+	oldGuestPort = 41998
 )
 
 // pod is a sandbox in the cluster. Its methods need no guest.
@@ -31,6 +39,7 @@ type pod struct {
 	owner     string     // hash of the owner; empty: none
 	created   time.Time
 	how       Placement
+	port      int // of the guest on the pod's loopback
 	isolation string
 
 	route      route                           // to the guest

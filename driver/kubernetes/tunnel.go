@@ -188,7 +188,7 @@ func (p *pod) connectGuest(ctx context.Context) (net.Conn, error) {
 	if conn := p.dialKnownAddress(ctx, key); conn != nil {
 		return conn, nil
 	}
-	conn, err := p.t.openTunnel(ctx, p.podName(), guestPort)
+	conn, err := p.t.openTunnel(ctx, p.podName(), p.port)
 	if err != nil {
 		return nil, err
 	}
