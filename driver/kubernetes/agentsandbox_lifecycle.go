@@ -87,6 +87,9 @@ func (p *pod) readAgentState(ctx context.Context) (fact, error) {
 	}
 	p.setPodName(claim.Status.Sandbox.Name)
 	f := factOfClaim(claim)
+	if p.incomplete && f.state == atoll.Running {
+		return fact{state: atoll.Failed, reason: "incomplete", message: incompleteText, since: f.since}, nil
+	}
 	if f.state == atoll.Running {
 		found, err := p.get(ctx)
 		if err != nil {
@@ -243,7 +246,8 @@ func readClaim(d *Driver, t *target, claim *agentClaim) (*pod, error) {
 	return p, nil
 }
 
-// loadEnv reads the environment of a sandbox whose pod does not have it.
+// loadEnv reads the environment of a sandbox whose pod does not have it. Without its Secret, a sandbox can
+// only be removed.
 func (p *pod) loadEnv(ctx context.Context) error {
 	if p.agent == nil || !p.secret {
 		return nil
@@ -253,6 +257,10 @@ func (p *pod) loadEnv(ctx context.Context) error {
 		found, err = p.t.core.Secrets(p.t.namespace).Get(ctx, podName(p.id), metav1.GetOptions{})
 		return err
 	})
+	if errors.Is(err, atoll.ErrNotFound) {
+		p.incomplete = true
+		return nil
+	}
 	var names []string
 	if err == nil {
 		err = json.Unmarshal(found.Data[namesKey], &names)

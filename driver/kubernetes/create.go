@@ -105,25 +105,16 @@ func (p *pod) createAndBoot(ctx context.Context) error {
 		return nil
 	}
 	p.closeConnections()
-	if errors.Is(err, syscall.ECONNREFUSED) && !p.hasVolume() && !p.secret && made == nil {
+	if errors.Is(err, syscall.ECONNREFUSED) && !p.hasVolume() && made == nil {
 		return err // the request never reached the API
 	}
 	return errors.Join(err, p.undoCreate(ctx, attempt))
 }
 
-// createObjects creates the volume, the secret and the pod.
+// createObjects creates the volume, the pod and the Secret. The Secret is created after the object that
+// owns it: the volume or, without one, the pod, whose container then waits for it.
 func (p *pod) createObjects(ctx context.Context, attempt string) (*corev1.Pod, error) {
-	var volume *corev1.PersistentVolumeClaim
-	if p.hasVolume() {
-		claim, err := p.newVolumeClaim(attempt)
-		if err == nil {
-			volume, err = create(ctx, p.t, p.t.core.PersistentVolumeClaims(p.t.namespace), claim)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("volume: %w", p.explainRefusal(ctx, err, usageOfClaim(claim)))
-		}
-	}
-	names, err := p.makeSecret(ctx, attempt, volume)
+	secret, names, err := p.secretOf(attempt)
 	if err != nil {
 		return nil, err
 	}
@@ -131,12 +122,25 @@ func (p *pod) createObjects(ctx context.Context, attempt string) (*corev1.Pod, e
 	if err != nil {
 		return nil, err
 	}
+	if p.hasVolume() {
+		claim, err := p.newVolumeClaim(attempt)
+		if err != nil {
+			return nil, fmt.Errorf("volume: %w", err)
+		}
+		volume, err := create(ctx, p.t, p.t.core.PersistentVolumeClaims(p.t.namespace), claim)
+		if err != nil {
+			return nil, fmt.Errorf("volume: %w", p.explainRefusal(ctx, err, usageOfClaim(claim)))
+		}
+		if err := p.makeSecret(ctx, secret, ownedBy("PersistentVolumeClaim", volume.Name, volume.UID)); err != nil {
+			return nil, err
+		}
+	}
 	made, err := p.makePod(ctx, template)
 	if err != nil {
 		return nil, p.explainRefusal(ctx, err, usageOfPod(template))
 	}
-	if p.secret && volume == nil {
-		err = p.bindSecret(ctx, made)
+	if !p.hasVolume() {
+		err = p.makeSecret(ctx, secret, ownedBy("Pod", made.Name, made.UID))
 	}
 	return made, err
 }
@@ -160,12 +164,18 @@ func (p *pod) bootPod(ctx context.Context, made *corev1.Pod) error {
 	return p.ensureProxy(ctx)
 }
 
-// configPatience is how long an invalid configuration of a container is tolerated: its node may not
-// have all of it yet.
-const configPatience = 8 * time.Second
+// How long an invalid configuration of a container is tolerated.
+const (
+	configPatience = 8 * time.Second  // its node may not have all of it yet
+	secretPatience = 25 * time.Second // a node that was faster than the Secret looks again after ten seconds
+)
 
 // awaitRun waits until the container of a pod runs.
 func (p *pod) awaitRun(ctx context.Context, made *corev1.Pod) error {
+	patience := configPatience
+	if p.secret {
+		patience = secretPatience
+	}
 	var since time.Time
 	_, err := p.t.pods.waitPod(ctx, made, func(now *corev1.Pod) (bool, error) {
 		ok, err := isRunning(now)
@@ -176,7 +186,7 @@ func (p *pod) awaitRun(ctx context.Context, made *corev1.Pod) error {
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if time.Since(since) > configPatience {
+		if time.Since(since) > patience {
 			return false, err
 		}
 		return false, nil

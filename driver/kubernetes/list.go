@@ -52,6 +52,9 @@ func (d *Driver) open(ctx context.Context, id string) (*pod, error) {
 			return nil, err
 		}
 		for _, one := range found {
+			if err := one.repairVolume(ctx); err != nil {
+				return nil, err
+			}
 			return one.pod, one.pod.loadEnv(ctx)
 		}
 	}
@@ -107,8 +110,38 @@ func (d *Driver) searchTargets() ([]search, error) {
 
 // foundSandbox is a sandbox of a list.
 type foundSandbox struct {
-	pod  *pod
-	fact fact
+	pod    *pod
+	fact   fact
+	object *metav1.ObjectMeta // of the pod or, if it is stopped, of the volume; nil: of a claim
+	volume *metav1.ObjectMeta // nil: there is none
+}
+
+// repairVolume stores in the volume what the pod says: a process that was killed while it changed both
+// may have changed only the pod, and a start reads the volume.
+func (f *foundSandbox) repairVolume(ctx context.Context) error {
+	if f.volume == nil || f.volume == f.object {
+		return nil
+	}
+	labels, notes := make(map[string]any), make(map[string]any)
+	copyChanges(labels, f.object.Labels, f.volume.Labels, labelOwner, labelPool)
+	copyChanges(notes, f.object.Annotations, f.volume.Annotations, noteName, noteLabels, noteClaim, noteSpec)
+	if len(labels)+len(notes) == 0 {
+		return nil
+	}
+	return ignoreDenied(f.pod.patchVolume(ctx, map[string]any{"labels": labels, "annotations": notes}))
+}
+
+// copyChanges adds to a merge patch the keys that differ.
+func copyChanges(patch map[string]any, now, was map[string]string, keys ...string) {
+	for _, k := range keys {
+		v, ok := now[k]
+		switch old, had := was[k]; {
+		case ok && v != old:
+			patch[k] = v
+		case !ok && had:
+			patch[k] = nil // removes it
+		}
+	}
 }
 
 // findSandboxes returns the sandboxes whose objects have some labels, by their ids.
@@ -130,7 +163,7 @@ func (d *Driver) findSandboxes(ctx context.Context, s search, selector string) (
 			return // not one of this fleet
 		}
 		p.uid, p.known = meta.UID, f.state
-		all[p.id] = foundSandbox{p, f}
+		all[p.id] = foundSandbox{pod: p, fact: f, object: meta, volume: all[p.id].volume}
 	}
 	addClaim := func(c *agentClaim) {
 		p, err := readClaim(d, at(c.Namespace), c)
@@ -139,7 +172,7 @@ func (d *Driver) findSandboxes(ctx context.Context, s search, selector string) (
 		}
 		f := factOfClaim(c)
 		p.known = f.state
-		all[p.id] = foundSandbox{p, f}
+		all[p.id] = foundSandbox{pod: p, fact: f}
 	}
 	namespace := s.t.namespace
 	if s.all {
@@ -155,6 +188,10 @@ func (d *Driver) findSandboxes(ctx context.Context, s search, selector string) (
 	for i := range volumes {
 		if v := &volumes[i]; v.DeletionTimestamp == nil {
 			add(&v.ObjectMeta, stoppedFact(v))
+			if one, ok := all[v.Labels[labelID]]; ok {
+				one.volume = &v.ObjectMeta
+				all[one.pod.id] = one
+			}
 		}
 	}
 	pods, err := listAll(ctx, s.t, selector, func(ctx context.Context, o metav1.ListOptions) ([]corev1.Pod, string, error) {

@@ -48,6 +48,8 @@ type pod struct {
 	tryConnect func(ctx context.Context) error // connects to the guest, if there is no connection
 	quit       func(ctx context.Context) bool  // ends the guest, if there is a connection
 
+	incomplete bool // its creation has ended before its environment was stored
+
 	agent *agentPod // set if the pod belongs to kubernetes-sigs/agent-sandbox
 
 	changing sync.Mutex // held while the pod changes: stop, start, claim, destroy
@@ -121,15 +123,20 @@ func (p *pod) quitGuest(ctx context.Context) bool {
 	return p.quit(ctx)
 }
 
+// incompleteText describes a sandbox whose creation has ended before its environment was stored.
+const incompleteText = "it was not created completely: its environment is missing; destroy it"
+
 // checkOperation reports why a sandbox can't do an operation. The state of the pod shows when it is
 // connected to.
 func (p *pod) checkOperation(string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch p.known {
-	case atoll.Destroyed:
+	switch {
+	case p.known == atoll.Destroyed:
 		return fmt.Errorf("%w: it was destroyed", atoll.ErrNotFound)
-	case atoll.Stopped:
+	case p.incomplete:
+		return fmt.Errorf("%w: %s", atoll.ErrUnavailable, incompleteText)
+	case p.known == atoll.Stopped:
 		return fmt.Errorf("%w: it is stopped; start it first", atoll.ErrState)
 	}
 	p.used = time.Now()
