@@ -43,14 +43,70 @@ type fakeCluster struct {
 	mu      sync.Mutex
 	objects map[string]object // guarded by mu, as all below; by path
 	version int
-	writes  int    // requests that have changed something
-	lastAt  int    // after this many of them the client is dead, and gets no response; 0: never
-	dead    bool   // the client is dead, or the cluster is unreachable
-	down    int    // requests that get no response
+	writes  int  // requests that have changed something
+	lastAt  int  // after this many of them the client is dead, and gets no response; 0: never
+	dead    bool // the client is dead, or the cluster is unreachable
+	silent  bool // requests get no response until they are canceled
+	streams map[*eventStream]bool
+	oldest  int    // the first version from which a watch can begin
 	history string // of the writes, for messages
 }
 
-func newFakeCluster() *fakeCluster { return &fakeCluster{objects: make(map[string]object)} }
+func newFakeCluster() *fakeCluster {
+	return &fakeCluster{objects: make(map[string]object), streams: make(map[*eventStream]bool)}
+}
+
+// eventStream is the body of a watch.
+type eventStream struct {
+	mu     sync.Mutex
+	filled sync.Cond
+	text   bytes.Buffer // guarded by mu, as below
+	closed bool
+}
+
+func newEventStream() *eventStream {
+	s := &eventStream{}
+	s.filled.L = &s.mu
+	return s
+}
+
+func (s *eventStream) Read(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.text.Len() == 0 && !s.closed {
+		s.filled.Wait()
+	}
+	return s.text.Read(b)
+}
+
+func (s *eventStream) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.filled.Broadcast()
+	return nil
+}
+
+// sendEvent sends an event about a pod to the watches of pods, which are the only ones.
+func (c *fakeCluster) sendEvent(kind string, o object) {
+	event, _ := json.Marshal(object{"type": kind, "object": o}) // it was decoded from JSON
+	for s := range c.streams {
+		s.mu.Lock()
+		s.text.Write(append(event, '\n'))
+		s.filled.Broadcast()
+		s.mu.Unlock()
+	}
+}
+
+// endWatches ends all watches.
+func (c *fakeCluster) endWatches() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s := range c.streams {
+		_ = s.Close()
+	}
+	clear(c.streams)
+}
 
 // newDriver returns a driver, as of a process that has just started, of some clusters. The first is the
 // driver's own, the others are those of the apps "app1", "app2"…
@@ -93,6 +149,21 @@ func (c *fakeCluster) restart() bool {
 	return died
 }
 
+// expireVersions makes watches begin with a new list.
+func (c *fakeCluster) expireVersions() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version++
+	c.oldest = c.version
+}
+
+// setSilent makes requests get no response, or responses again.
+func (c *fakeCluster) setSilent(silent bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.silent = silent
+}
+
 // setDead makes the cluster unreachable, or reachable again.
 func (c *fakeCluster) setDead(dead bool) {
 	c.mu.Lock()
@@ -131,8 +202,16 @@ func (c *fakeCluster) put(at string, o object) {
 func (c *fakeCluster) remove(at string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.objects, at)
+	c.removeObject(at)
 	c.runControllers()
+}
+
+// removeObject removes an object. The caller holds mu.
+func (c *fakeCluster) removeObject(at string) {
+	if o := c.objects[at]; o != nil && strings.HasPrefix(at, podsPath) {
+		c.sendEvent("DELETED", o)
+	}
+	delete(c.objects, at)
 }
 
 func copyObject(o object) object {
@@ -172,8 +251,13 @@ func (c *fakeCluster) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.dead || c.down > 0 {
-		c.down = max(0, c.down-1)
+	if c.silent {
+		c.mu.Unlock()
+		<-req.Context().Done()
+		c.mu.Lock()
+		return nil, req.Context().Err()
+	}
+	if c.dead {
 		return nil, errors.New("connection reset")
 	}
 	status, answer := c.serve(req, body)
@@ -185,10 +269,16 @@ func (c *fakeCluster) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
-	if req.URL.Query().Get("watch") != "" { // no events come: who waits asks again
-		r, w := io.Pipe()
-		context.AfterFunc(req.Context(), func() { _ = w.CloseWithError(req.Context().Err()) })
-		return &http.Response{StatusCode: http.StatusOK, Header: header, Body: r, Request: req}, nil
+	if v := req.URL.Query(); v.Get("watch") != "" {
+		if version, _ := strconv.Atoi(v.Get("resourceVersion")); version < c.oldest {
+			_, answer := failure(http.StatusGone, metav1.StatusReasonExpired)
+			b, err := json.Marshal(answer)
+			return &http.Response{StatusCode: http.StatusGone, Header: header, Body: io.NopCloser(bytes.NewReader(b)), Request: req}, err
+		}
+		s := newEventStream()
+		c.streams[s] = true
+		context.AfterFunc(req.Context(), func() { _ = s.Close() })
+		return &http.Response{StatusCode: http.StatusOK, Header: header, Body: s, Request: req}, nil
 	}
 	b, err := json.Marshal(answer)
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(bytes.NewReader(b)), Request: req}, err
@@ -211,6 +301,8 @@ func (c *fakeCluster) serve(req *http.Request, body []byte) (int, any) {
 		return http.StatusOK, object{"major": "1", "minor": "36", "gitVersion": "v1.36.3"}
 	case at == "/apis/"+claimGroup+"/"+agentVersion:
 		return http.StatusOK, object{}
+	case at == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
+		return http.StatusCreated, object{"status": object{"allowed": true}}
 	case !namespaced: // the namespace itself, and what has none
 		return failure(http.StatusForbidden, metav1.StatusReasonForbidden)
 	}
@@ -274,13 +366,16 @@ func (c *fakeCluster) store(at string, o object) {
 	}
 	c.objects[at] = o
 	c.runControllers()
+	if strings.HasPrefix(at, podsPath) {
+		c.sendEvent("MODIFIED", o)
+	}
 }
 
 func (c *fakeCluster) delete(at string) {
 	if strings.Contains(at, "/persistentvolumeclaims/") {
 		metaOf(c.objects[at])["deletionTimestamp"] = time.Now().UTC().Format(time.RFC3339) // removed when no pod uses it
 	} else {
-		delete(c.objects, at)
+		c.removeObject(at)
 	}
 	c.runControllers()
 }
@@ -312,7 +407,7 @@ func (c *fakeCluster) runControllers() {
 		}
 		for at, o := range c.objects {
 			if c.isGarbage(at, o, uids) {
-				delete(c.objects, at)
+				c.removeObject(at)
 				changed = true
 			}
 		}
