@@ -32,9 +32,18 @@ const tunnelTimeout = 15 * time.Second
 
 // openTunnel connects to a port on the loopback of a pod, through the API server and the kubelet: over a
 // WebSocket, or over SPDY if WebSockets do not work.
-func (t *target) openTunnel(ctx context.Context, pod string, port int) (net.Conn, error) {
+func (t *target) openTunnel(ctx context.Context, pod string, port int) (conn net.Conn, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, tunnelTimeout, fmt.Errorf("%w after %v", atoll.ErrTimeout, tunnelTimeout))
 	defer cancel()
+	err = t.retryUnknownPod(ctx, pod, func(ctx context.Context) (err error) {
+		conn, err = t.tryTunnel(ctx, pod, port)
+		return err
+	})
+	return conn, err
+}
+
+// tryTunnel is openTunnel without repetitions.
+func (t *target) tryTunnel(ctx context.Context, pod string, port int) (net.Conn, error) {
 	u := t.core.RESTClient().Get().Resource("pods").Namespace(t.namespace).Name(pod).SubResource("portforward").URL()
 	var way io.ReadWriteCloser
 	var err error
@@ -142,6 +151,9 @@ func requestUpgrade(ctx context.Context, transport http.RoundTripper, u *url.URL
 	var status metav1.Status
 	if json.Unmarshal(text, &status) == nil && status.Kind == "Status" {
 		return nil, &apierrors.StatusError{ErrStatus: status}
+	}
+	if err := refusedUpgrade(resp.StatusCode, fmt.Sprintf("%.200s", text)); err != nil {
+		return nil, err
 	}
 	return nil, fmt.Errorf("%w: the API server answers %s: %.200q", atoll.ErrUnavailable, resp.Status, text)
 }
