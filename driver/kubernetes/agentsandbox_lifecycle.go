@@ -117,7 +117,7 @@ func factOfClaim(claim *agentClaim) fact {
 		f.state, f.message = atoll.Stopping, "its claim is being removed"
 	case c.Status == metav1.ConditionTrue:
 		f.state, f.ready, f.message = atoll.Running, true, ""
-	case c.Reason == "SandboxSuspended":
+	case c.Reason == "SandboxSuspended" || claim.findCondition("Suspended").Status == metav1.ConditionTrue:
 		f.state, f.message = atoll.Stopped, "start it first"
 	case hopelessClaims[c.Reason] != nil:
 		f.state, f.reason = atoll.Failed, "ended"
@@ -147,7 +147,7 @@ func (p *pod) suspendPod(ctx context.Context) error {
 		if now == nil {
 			return false, fmt.Errorf("%w: its Sandbox was removed", atoll.ErrNotFound)
 		}
-		return now.findCondition("Ready").Reason == "SandboxSuspended" && now.findCondition("Suspended").Status == metav1.ConditionTrue, nil
+		return now.findCondition("Ready").Status != metav1.ConditionTrue && now.findCondition("Suspended").Status == metav1.ConditionTrue, nil
 	})
 	if err == nil {
 		err = p.waitForClaimedPodGone(ctx)

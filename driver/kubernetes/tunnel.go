@@ -184,11 +184,34 @@ func (p *pod) connectOrExplain(ctx context.Context) (net.Conn, error) {
 		if why := p.explainUnreachable(ctx); why != nil {
 			return nil, why
 		}
+		conn, err = p.connectResent(ctx, err)
 	}
 	if err == nil {
 		_ = p.ensureProxy(ctx) // without one nothing is reached, and CheckNetwork reports it
 	}
 	return conn, err
+}
+
+// connectResent connects to the guest of a pod that runs, after a first attempt has failed, if the guest was
+// never sent.
+func (p *pod) connectResent(ctx context.Context, failure error) (net.Conn, error) {
+	if errors.Is(failure, atoll.ErrDenied) {
+		return nil, failure
+	}
+	if sent, err := p.resendGuest(ctx); !sent || err != nil {
+		return nil, failure
+	}
+	found, err := p.get(ctx)
+	if err == nil {
+		err = p.waitForGuest(ctx, found)
+	}
+	if err != nil {
+		return nil, errors.Join(failure, err)
+	}
+	if conn := p.route.takeFirst(); conn != nil {
+		return conn, nil
+	}
+	return p.connectGuest(ctx)
 }
 
 // connectGuest opens the stream, directly if it can.
