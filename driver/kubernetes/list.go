@@ -92,14 +92,14 @@ func (d *Driver) openAnywhere(ctx context.Context, places []search, id string) (
 		p   *pod
 		err error
 	}
-	ctx, cancel := placeTimeout(ctx, len(places))
+	asking, cancel := placeTimeout(ctx, len(places))
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
 	answers := make(chan answer, len(places))
 	for _, s := range places {
 		wg.Go(func() {
-			p, err := d.openIn(ctx, s, id)
+			p, err := d.openIn(asking, s, id)
 			answers <- answer{p, err}
 		})
 	}
@@ -117,6 +117,8 @@ func (d *Driver) openAnywhere(ctx context.Context, places []search, id string) (
 		return nil, atoll.ErrNotFound
 	case len(places) == 1:
 		return nil, errs[0]
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
 	}
 	return nil, fmt.Errorf("%w: it is not in the clusters that answer; %d of %d do not", atoll.ErrUnavailable, len(errs), len(places))
 }

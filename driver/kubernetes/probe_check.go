@@ -49,6 +49,7 @@ func (d *Driver) neededRules() []rule {
 	if d.NamespacePerApp {
 		list = append(list,
 			rule{"", "pods", []string{"list"}, "sandboxes of all apps", true, true},
+			rule{"", "pods", []string{"watch"}, "to notice at once that a pod of an app has ended", false, true},
 			rule{"", "persistentvolumeclaims", []string{"list"}, "sandboxes of all apps that are stopped", d.keepsFiles(), true})
 	}
 	if len(d.Quota) > 0 || len(d.Apps) > 0 {

@@ -21,10 +21,16 @@ func (r *row) shouldRun() bool {
 	return (r.state == atoll.Running || r.state == atoll.Paused) && r.goal == "" && r.holder == "" && r.process == ""
 }
 
-// checkHealth asks the drivers of running and paused sandboxes whether they still run: process 1
+// isUnsettled reports whether a row records a sandbox of which the driver reported something
+// temporary, such as that it is being stopped without the fleet.
+func (r *row) isUnsettled() bool {
+	return r.state == atoll.Failed && r.reason == reasonUnclear && r.goal == "" && r.holder == "" && r.process == ""
+}
+
+// checkHealth asks the drivers of running, paused and unsettled sandboxes for their states: process 1
 // may have been killed, or the host restarted. A driver that fails to answer changes nothing.
 func (f *Fleet) checkHealth(ctx context.Context) {
-	rows, err := queryRows(ctx, f.registry.DB, "state in ('running', 'paused') and goal = '' and holder = '' and host = ''")
+	rows, err := queryRows(ctx, f.registry.DB, "(state in ('running', 'paused') or state = 'error' and reason = ?) and goal = '' and holder = '' and host = ''", reasonUnclear)
 	if err != nil {
 		return // the caller's own query fails as well
 	}
@@ -61,6 +67,9 @@ func (f *Fleet) checkDriver(ctx context.Context, b *driverState, rows map[string
 	}
 	for id, r := range rows {
 		to, listed := states[id]
+		if asking.Err() != nil {
+			return // the next check continues
+		}
 		if listed && to != r.state || !listed && !isMissing(r.owner) {
 			f.recheckSandbox(ctx, id)
 		}
@@ -95,10 +104,10 @@ func (f *Fleet) watchStates(ctx context.Context) error {
 	return nil
 }
 
-// recheckSandbox reconciles a sandbox that should run and may not.
+// recheckSandbox reconciles a sandbox that should run and may not, or is unsettled.
 func (f *Fleet) recheckSandbox(ctx context.Context, id string) {
 	r, err := f.loadRow(ctx, id)
-	if err != nil || !r.shouldRun() {
+	if err != nil || !r.shouldRun() && !r.isUnsettled() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, backgroundTimeout)
@@ -123,14 +132,14 @@ func (b *driverState) claimCheck(now time.Time) bool {
 	return true
 }
 
-// recheckHeld reconciles a sandbox that should run and does not. A driver that fails to answer changes
+// recheckHeld reconciles a sandbox that should run and does not, or is unsettled. A driver that fails to answer changes
 // nothing. The caller holds its turn.
 func (f *Fleet) recheckHeld(ctx context.Context, b *handle) {
 	r, err := f.loadRow(ctx, b.id)
-	if err != nil || !r.shouldRun() {
+	if err != nil || !r.shouldRun() && !r.isUnsettled() {
 		return
 	}
-	if to, _, _, err := f.observeState(ctx, b); err != nil || to == r.state {
+	if to, reason, _, err := f.observeState(ctx, b); err != nil || to == r.state && reason == r.reason {
 		return
 	}
 	_, err = f.reconcileHeld(ctx, b.id, nil)

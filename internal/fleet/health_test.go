@@ -91,6 +91,31 @@ func TestFailedCallSettlesTheRow(t *testing.T) {
 	}
 }
 
+// TestEndingSandboxSettles: a sandbox that was seen while something else stopped it is listed as stopped
+// afterwards.
+func TestEndingSandboxSettles(t *testing.T) {
+	d := &faultyDriver{Driver: &virtual.Driver{Dir: t.TempDir()}}
+	f := openFleet(t, Options{Drivers: []atoll.Driver{d}})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
+	report := func(state atoll.State) {
+		st := atoll.Status{ID: sb.ID(), State: state}
+		d.setHooks(func(d *faultyDriver) {
+			d.list = func(context.Context) ([]atoll.Status, error) { return []atoll.Status{st}, nil }
+			d.status = func(context.Context, *virtual.Sandbox) (atoll.Status, error) { return st, nil }
+		})
+	}
+	report(atoll.Stopping)
+	f.recheckSandbox(t.Context(), sb.ID())
+	if r := readRow(t, f, sb.ID()); r.state != atoll.Failed || r.reason != reasonUnclear {
+		t.Errorf("while it is being stopped: %s, %s", r.state, r.reason)
+	}
+	report(atoll.Stopped)
+	list, err := f.Account(LocalCaller()).List(t.Context(), Filter{})
+	if err != nil || len(list) != 1 || list[0].State != atoll.Stopped {
+		t.Errorf("the list is %+v, %v", list, err)
+	}
+}
+
 // TestSilentDriverChangesNothing: a sandbox whose driver does not answer keeps its state: it is not in error
 // because its cluster or engine can't be reached for a moment.
 func TestSilentDriverChangesNothing(t *testing.T) {
