@@ -108,7 +108,7 @@ func (c *fakeCluster) endWatches() {
 	clear(c.streams)
 }
 
-// newDriver returns a driver, as of a process that has just started, of some clusters. The first is the
+// newFakeDriver returns a driver, as of a process that has just started, of some clusters. The first is the
 // driver's own, the others are those of the apps "app1", "app2"…
 func newFakeDriver(t *testing.T, dir string, clusters ...http.RoundTripper) *Driver {
 	t.Helper()
@@ -133,7 +133,7 @@ func newFakeDriver(t *testing.T, dir string, clusters ...http.RoundTripper) *Dri
 	return d
 }
 
-// kill makes the client die after some more writes, of which the last gets no response.
+// killAfter makes the client die after some more writes, of which the last gets no response.
 func (c *fakeCluster) killAfter(writes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
