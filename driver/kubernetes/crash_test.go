@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -208,6 +209,26 @@ func (c *fakeCluster) addTemplate(name string) {
 	spec := object{"podTemplate": object{"metadata": object{"annotations": object{notePlacement: string(PlaceNone)}}, "spec": object{"containers": []any{object{"name": container}}}}}
 	c.put(at+"sandboxtemplates/"+name, object{"metadata": object{"name": name}, "spec": spec})
 	c.put(at+"sandboxwarmpools/"+name, object{"metadata": object{"name": name}, "spec": object{"sandboxTemplateRef": object{"name": name}}})
+}
+
+// TestLostResponseIsUndone loses the response to the creation of a pod, and then refuses connections for longer than
+// requests are repeated, as an API server that restarts: the pod that was created nevertheless is removed.
+func TestLostResponseIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newFakeCluster()
+		d := newFakeDriver(t, t.TempDir(), c)
+		if err := d.targets[place{namespace: "ns"}].prepareNamespace(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.refuse = 20 * time.Second
+		c.killAfter(1)
+		if _, err := d.Create(t.Context(), atoll.Spec{ID: testID}); !errors.Is(err, atoll.ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+		if left := c.leftovers(); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
 }
 
 // TestClaimWithoutSecretIsRemoved removes a sandbox of agent-sandbox whose creation was killed before its

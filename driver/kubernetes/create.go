@@ -105,8 +105,9 @@ func (p *pod) createAndBoot(ctx context.Context) error {
 		return nil
 	}
 	p.closeConnections()
-	if errors.Is(err, syscall.ECONNREFUSED) && !p.hasVolume() && made == nil {
-		return err // the request never reached the API
+	var lost *lostResponseError
+	if errors.Is(err, syscall.ECONNREFUSED) && !errors.As(err, &lost) && !p.hasVolume() && made == nil {
+		return err // no request reached the API
 	}
 	return errors.Join(err, p.undoCreate(ctx, attempt))
 }
@@ -232,13 +233,24 @@ type objectAPI[T metav1.Object] interface {
 	Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
 }
 
+// lostResponseError is the error of a request that the API may have carried out: the response to one of its
+// repetitions was lost.
+type lostResponseError struct{ err error }
+
+func (e *lostResponseError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error of the last repetition.
+func (e *lostResponseError) Unwrap() error { return e.err }
+
 // create creates an object once, also if it has to repeat the request: an existing object is returned
 // if the same attempt has created it.
 func create[T metav1.Object](ctx context.Context, t *target, in objectAPI[T], object T) (made T, err error) {
 	lasting, cancel := grace.Context(ctx, grace.ForCreate)
 	defer cancel()
+	lost := false
 	err = t.callAPI(lasting, func(ctx context.Context) (err error) {
 		made, err = in.Create(ctx, object, metav1.CreateOptions{})
+		lost = lost || isTransient(err) && !errors.Is(err, syscall.ECONNREFUSED)
 		if apierrors.IsAlreadyExists(err) {
 			found, ferr := in.Get(ctx, object.GetName(), metav1.GetOptions{})
 			if ferr == nil && found.GetAnnotations()[noteAttempt] == object.GetAnnotations()[noteAttempt] {
@@ -247,8 +259,11 @@ func create[T metav1.Object](ctx context.Context, t *target, in objectAPI[T], ob
 		}
 		return err
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		err = context.Cause(ctx)
+	case lost:
+		err = &lostResponseError{err}
 	}
 	return made, err
 }

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -43,10 +44,11 @@ type fakeCluster struct {
 	mu      sync.Mutex
 	objects map[string]object // guarded by mu, as all below; by path
 	version int
-	writes  int  // requests that have changed something
-	lastAt  int  // after this many of them the client is dead, and gets no response; 0: never
-	dead    bool // the client is dead, or the cluster is unreachable
-	silent  bool // requests get no response until they are canceled
+	writes  int           // requests that have changed something
+	lastAt  int           // after this many of them the client is dead, and gets no response; 0: never
+	dead    bool          // the client is dead, or the cluster is unreachable
+	refuse  time.Duration // after the last write, connections are refused for so long, and work again
+	silent  bool          // requests get no response until they are canceled
 	streams map[*eventStream]bool
 	oldest  int    // the first version from which a watch can begin
 	history string // of the writes, for messages
@@ -258,14 +260,18 @@ func (c *fakeCluster) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, req.Context().Err()
 	}
 	if c.dead {
-		return nil, errors.New("connection reset")
+		return nil, syscall.ECONNREFUSED
 	}
 	status, answer := c.serve(req, body)
 	if req.Method != http.MethodGet && status < 300 {
 		c.writes++
 		c.history += fmt.Sprintf("\n%s %s", req.Method, req.URL.Path)
 		if c.dead = c.lastAt > 0 && c.writes >= c.lastAt; c.dead {
-			return nil, errors.New("killed")
+			if c.refuse > 0 {
+				c.lastAt = 0
+				time.AfterFunc(c.refuse, func() { c.setDead(false) })
+			}
+			return nil, errors.New("connection reset")
 		}
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
