@@ -23,7 +23,8 @@ type Driver interface {
 	// Open opens an existing sandbox, also after a restart. A missing one is ErrNotFound.
 	Open(ctx context.Context, id string) (Sandbox, error)
 
-	// List returns the sandboxes that really exist, oldest first.
+	// List returns the sandboxes that really exist, oldest first. With a *PartialListError it
+	// returns some of them.
 	List(ctx context.Context) ([]Status, error)
 }
 

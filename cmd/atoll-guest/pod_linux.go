@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
@@ -25,8 +26,9 @@ import (
 // environment: $ATOLL_GUEST as in a container; $ATOLL_ID, the id of its sandbox; $ATOLL_KEY,
 // the host's public key in base64; $ATOLL_OWN, a JSON list of the variables that belong to the
 // sandbox and not to the image; and optionally $ATOLL_PIDS, the limit of processes of
-// programs, whose user must have no other processes, and $ATOLL_DIRECT, the address at which
-// it is reached from outside the pod.
+// programs, whose user must have no other processes, $ATOLL_PORT, the port on the loopback at
+// which port forwarding reaches it, and $ATOLL_DIRECT, the address at which it is reached from
+// outside the pod.
 func podMain([]string) int {
 	p, err := readPod()
 	if err == nil {
@@ -35,14 +37,18 @@ func podMain([]string) int {
 	return printFailure("pod", err)
 }
 
-// tunnelAddresses are the addresses of port forwarding, which tries both.
-var tunnelAddresses = []string{"127.0.0.1:41998", "[::1]:41998"}
+// oldTunnelPort is the port of port forwarding for hosts that set no ATOLL_PORT.
+const oldTunnelPort = "41998"
+
+// loopback are the hosts of port forwarding, which tries both.
+var loopback = []string{"127.0.0.1", "::1"}
 
 // pod is the configuration of a guest in a pod.
 type pod struct {
 	config guest.Config
 	id     string
 	key    ed25519.PublicKey
+	port   string // on the loopback
 	direct string
 }
 
@@ -51,7 +57,7 @@ const guestTasks = 32
 
 // readPod reads the environment and clears it, since programs are started later.
 func readPod() (*pod, error) {
-	p := &pod{id: os.Getenv("ATOLL_ID"), direct: os.Getenv("ATOLL_DIRECT")}
+	p := &pod{id: os.Getenv("ATOLL_ID"), port: cmp.Or(os.Getenv("ATOLL_PORT"), oldTunnelPort), direct: os.Getenv("ATOLL_DIRECT")}
 	if text := os.Getenv("ATOLL_GUEST"); text != "" {
 		if err := json.Unmarshal([]byte(text), &p.config); err != nil {
 			return nil, fmt.Errorf("ATOLL_GUEST: %w", err)
@@ -119,8 +125,8 @@ func (p *pod) serve() error {
 		}
 		doors = append(doors, l)
 	}
-	for i, address := range tunnelAddresses {
-		l, err := listenPort(address)
+	for i, host := range loopback {
+		l, err := listenPort(net.JoinHostPort(host, p.port))
 		if err != nil && i == 0 {
 			return err
 		}
@@ -144,12 +150,16 @@ func (p *pod) serve() error {
 	return <-over
 }
 
-// listenPort listens on a port of the guest, and tries again for ten seconds where
-// the port is taken: port-forwarding that dials it before the guest listens may be
-// given the same port for its own end, and is then connected to itself until the
-// host gives up.
+// listenTimeout is how long a port that is taken is tried again. It is longer than a host waits
+// for a tunnel.
+const listenTimeout = time.Minute
+
+// listenPort listens on a port of the guest, and tries again while the port is taken. Where a
+// node takes the ports of outgoing connections from a wider range than usual, port forwarding that
+// dials before the guest listens may get the same port for its own end. It is then connected to
+// itself until the host gives up.
 func listenPort(address string) (net.Listener, error) {
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(listenTimeout)
 	for {
 		l, err := net.Listen("tcp", address) //nolint:noctx // it lasts as long as the process
 		if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(deadline) {

@@ -2,11 +2,37 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// TestBusyPortIsRetried listens on a port that another socket has for 15 seconds, which is how long a
+// host waits for a tunnel.
+func TestBusyPortIsRetried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		busy, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := net.Listen("tcp", busy.Addr().String()); !errors.Is(err, unix.EADDRINUSE) {
+			t.Fatalf("the port is not taken: %v", err)
+		}
+		time.AfterFunc(15*time.Second, func() { _ = busy.Close() })
+		l, err := listenPort(busy.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close()
+	})
+}
 
 func TestEnvironmentOfPod(t *testing.T) {
 	ofImage, ofSandbox := sortOut([]string{

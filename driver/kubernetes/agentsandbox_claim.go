@@ -217,6 +217,7 @@ func (d *Driver) claimTemplate(ctx context.Context, t *target, spec atoll.Spec) 
 	}
 	c := templateContainer(&template.Spec.Pod.Spec)
 	p.agent = &agentPod{container: c.Name}
+	p.port = parsePort(template.Spec.Pod.Meta.Annotations)
 	p.spec.Dir = orDefault(spec.Dir, orDefault(c.WorkingDir, "/"))
 	if r := template.Spec.Pod.Spec.RuntimeClassName; r != nil {
 		if p.isolation, err = t.isolationOf(ctx, *r); err != nil {
@@ -360,17 +361,11 @@ func (p *pod) createAgentClaim(ctx context.Context, pool, attempt string) (*agen
 	if err != nil {
 		return nil, fmt.Errorf("SandboxClaim: %w", err)
 	}
-	if p.secret {
-		secret, _, err := p.secretOf(attempt)
-		if err == nil {
-			secret.OwnerReferences = []metav1.OwnerReference{{APIVersion: made.APIVersion, Kind: made.Kind, Name: made.Name, UID: made.UID}}
-			_, err = create(ctx, p.t, p.t.core.Secrets(p.t.namespace), secret)
-		}
-		if err != nil {
-			return made, fmt.Errorf("the environment's secret: %w", err)
-		}
+	secret, _, err := p.secretOf(attempt)
+	if err == nil {
+		err = p.makeSecret(ctx, secret, []metav1.OwnerReference{{APIVersion: wanted.APIVersion, Kind: wanted.Kind, Name: made.Name, UID: made.UID}})
 	}
-	return made, context.Cause(ctx)
+	return made, errors.Join(err, context.Cause(ctx))
 }
 
 // hopelessClaims are reasons of a claim that will never be ready, and the errors that they mean.

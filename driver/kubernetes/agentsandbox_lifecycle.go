@@ -87,6 +87,9 @@ func (p *pod) readAgentState(ctx context.Context) (fact, error) {
 	}
 	p.setPodName(claim.Status.Sandbox.Name)
 	f := factOfClaim(claim)
+	if p.incomplete && f.state == atoll.Running {
+		return fact{state: atoll.Failed, reason: "incomplete", message: incompleteText, since: f.since}, nil
+	}
 	if f.state == atoll.Running {
 		found, err := p.get(ctx)
 		if err != nil {
@@ -114,7 +117,7 @@ func factOfClaim(claim *agentClaim) fact {
 		f.state, f.message = atoll.Stopping, "its claim is being removed"
 	case c.Status == metav1.ConditionTrue:
 		f.state, f.ready, f.message = atoll.Running, true, ""
-	case c.Reason == "SandboxSuspended":
+	case c.Reason == "SandboxSuspended" || claim.findCondition("Suspended").Status == metav1.ConditionTrue:
 		f.state, f.message = atoll.Stopped, "start it first"
 	case hopelessClaims[c.Reason] != nil:
 		f.state, f.reason = atoll.Failed, "ended"
@@ -144,7 +147,7 @@ func (p *pod) suspendPod(ctx context.Context) error {
 		if now == nil {
 			return false, fmt.Errorf("%w: its Sandbox was removed", atoll.ErrNotFound)
 		}
-		return now.findCondition("Ready").Reason == "SandboxSuspended" && now.findCondition("Suspended").Status == metav1.ConditionTrue, nil
+		return now.findCondition("Ready").Status != metav1.ConditionTrue && now.findCondition("Suspended").Status == metav1.ConditionTrue, nil
 	})
 	if err == nil {
 		err = p.waitForClaimedPodGone(ctx)
@@ -243,7 +246,8 @@ func readClaim(d *Driver, t *target, claim *agentClaim) (*pod, error) {
 	return p, nil
 }
 
-// loadEnv reads the environment of a sandbox whose pod does not have it.
+// loadEnv reads the environment of a sandbox whose pod does not have it. Without its Secret, a sandbox can
+// only be removed.
 func (p *pod) loadEnv(ctx context.Context) error {
 	if p.agent == nil || !p.secret {
 		return nil
@@ -253,6 +257,10 @@ func (p *pod) loadEnv(ctx context.Context) error {
 		found, err = p.t.core.Secrets(p.t.namespace).Get(ctx, podName(p.id), metav1.GetOptions{})
 		return err
 	})
+	if errors.Is(err, atoll.ErrNotFound) {
+		p.incomplete = true
+		return nil
+	}
 	var names []string
 	if err == nil {
 		err = json.Unmarshal(found.Data[namesKey], &names)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,7 +63,7 @@ func (d *Driver) writeTemplate(ctx context.Context, name string, spec atoll.Spec
 	template.Spec.Pod.Spec = made.Spec
 	template.Spec.Pod.Meta = podMeta{
 		Labels:      map[string]string{labelID: name, labelNetwork: string(networkMode(&p.spec))}, // policies select by it
-		Annotations: map[string]string{notePlacement: string(how)},
+		Annotations: map[string]string{notePlacement: string(how), notePort: strconv.Itoa(guestPort)},
 	}
 	pool := &warmPool{TypeMeta: template.TypeMeta, ObjectMeta: *template.ObjectMeta.DeepCopy()}
 	pool.Kind = "SandboxWarmPool"

@@ -70,7 +70,7 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, er
 
 // newPod returns a pod that is not created yet.
 func (d *Driver) newPod(ctx context.Context, t *target, how Placement, spec atoll.Spec) (*pod, error) {
-	p := &pod{d: d, t: t, id: orDefault(spec.ID, atoll.NewID()), spec: spec, env: spec.Env, secret: len(spec.Env) > 0, created: time.Now(), how: how}
+	p := &pod{d: d, t: t, id: orDefault(spec.ID, atoll.NewID()), spec: spec, env: spec.Env, secret: len(spec.Env) > 0, created: time.Now(), how: how, port: guestPort}
 	p.spec.ID, p.spec.Env, p.spec.Dir = p.id, nil, orDefault(spec.Dir, atoll.DefaultDir)
 	p.spec.Pod = &atoll.Pod{StorageClass: d.storageOf(&spec)} // independent of the driver's settings when it is opened again
 	if spec.Owner != (atoll.Owner{}) {
@@ -105,25 +105,17 @@ func (p *pod) createAndBoot(ctx context.Context) error {
 		return nil
 	}
 	p.closeConnections()
-	if errors.Is(err, syscall.ECONNREFUSED) && !p.hasVolume() && !p.secret && made == nil {
-		return err // the request never reached the API
+	var lost *lostResponseError
+	if errors.Is(err, syscall.ECONNREFUSED) && !errors.As(err, &lost) && !p.hasVolume() && made == nil {
+		return err // no request reached the API
 	}
 	return errors.Join(err, p.undoCreate(ctx, attempt))
 }
 
-// createObjects creates the volume, the secret and the pod.
+// createObjects creates the volume, the pod and the Secret. The Secret is created after the object that
+// owns it: the volume or, without one, the pod, whose container then waits for it.
 func (p *pod) createObjects(ctx context.Context, attempt string) (*corev1.Pod, error) {
-	var volume *corev1.PersistentVolumeClaim
-	if p.hasVolume() {
-		claim, err := p.newVolumeClaim(attempt)
-		if err == nil {
-			volume, err = create(ctx, p.t, p.t.core.PersistentVolumeClaims(p.t.namespace), claim)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("volume: %w", p.explainRefusal(ctx, err, usageOfClaim(claim)))
-		}
-	}
-	names, err := p.makeSecret(ctx, attempt, volume)
+	secret, names, err := p.secretOf(attempt)
 	if err != nil {
 		return nil, err
 	}
@@ -131,12 +123,25 @@ func (p *pod) createObjects(ctx context.Context, attempt string) (*corev1.Pod, e
 	if err != nil {
 		return nil, err
 	}
+	if p.hasVolume() {
+		claim, err := p.newVolumeClaim(attempt)
+		if err != nil {
+			return nil, fmt.Errorf("volume: %w", err)
+		}
+		volume, err := create(ctx, p.t, p.t.core.PersistentVolumeClaims(p.t.namespace), claim)
+		if err != nil {
+			return nil, fmt.Errorf("volume: %w", p.explainRefusal(ctx, err, usageOfClaim(claim)))
+		}
+		if err := p.makeSecret(ctx, secret, ownedBy("PersistentVolumeClaim", volume.Name, volume.UID)); err != nil {
+			return nil, err
+		}
+	}
 	made, err := p.makePod(ctx, template)
 	if err != nil {
 		return nil, p.explainRefusal(ctx, err, usageOfPod(template))
 	}
-	if p.secret && volume == nil {
-		err = p.bindSecret(ctx, made)
+	if !p.hasVolume() {
+		err = p.makeSecret(ctx, secret, ownedBy("Pod", made.Name, made.UID))
 	}
 	return made, err
 }
@@ -160,12 +165,18 @@ func (p *pod) bootPod(ctx context.Context, made *corev1.Pod) error {
 	return p.ensureProxy(ctx)
 }
 
-// configPatience is how long an invalid configuration of a container is tolerated: its node may not
-// have all of it yet.
-const configPatience = 8 * time.Second
+// How long an invalid configuration of a container is tolerated.
+const (
+	configPatience = 8 * time.Second  // its node may not have all of it yet
+	secretPatience = 25 * time.Second // a node that was faster than the Secret looks again after ten seconds
+)
 
 // awaitRun waits until the container of a pod runs.
 func (p *pod) awaitRun(ctx context.Context, made *corev1.Pod) error {
+	patience := configPatience
+	if p.secret {
+		patience = secretPatience
+	}
 	var since time.Time
 	_, err := p.t.pods.waitPod(ctx, made, func(now *corev1.Pod) (bool, error) {
 		ok, err := isRunning(now)
@@ -176,7 +187,7 @@ func (p *pod) awaitRun(ctx context.Context, made *corev1.Pod) error {
 		if since.IsZero() {
 			since = time.Now()
 		}
-		if time.Since(since) > configPatience {
+		if time.Since(since) > patience {
 			return false, err
 		}
 		return false, nil
@@ -222,13 +233,24 @@ type objectAPI[T metav1.Object] interface {
 	Delete(ctx context.Context, name string, o metav1.DeleteOptions) error
 }
 
+// lostResponseError is the error of a request that the API may have carried out: the response to one of its
+// repetitions was lost.
+type lostResponseError struct{ err error }
+
+func (e *lostResponseError) Error() string { return e.err.Error() }
+
+// Unwrap returns the error of the last repetition.
+func (e *lostResponseError) Unwrap() error { return e.err }
+
 // create creates an object once, also if it has to repeat the request: an existing object is returned
 // if the same attempt has created it.
 func create[T metav1.Object](ctx context.Context, t *target, in objectAPI[T], object T) (made T, err error) {
 	lasting, cancel := grace.Context(ctx, grace.ForCreate)
 	defer cancel()
+	lost := false
 	err = t.callAPI(lasting, func(ctx context.Context) (err error) {
 		made, err = in.Create(ctx, object, metav1.CreateOptions{})
+		lost = lost || isTransient(err) && !errors.Is(err, syscall.ECONNREFUSED)
 		if apierrors.IsAlreadyExists(err) {
 			found, ferr := in.Get(ctx, object.GetName(), metav1.GetOptions{})
 			if ferr == nil && found.GetAnnotations()[noteAttempt] == object.GetAnnotations()[noteAttempt] {
@@ -237,8 +259,11 @@ func create[T metav1.Object](ctx context.Context, t *target, in objectAPI[T], ob
 		}
 		return err
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		err = context.Cause(ctx)
+	case lost:
+		err = &lostResponseError{err}
 	}
 	return made, err
 }

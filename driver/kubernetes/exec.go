@@ -7,8 +7,10 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
 	"k8s.io/klog/v2"
@@ -32,8 +34,18 @@ type podCall struct {
 //
 // Over SPDY the output may end early without an error and with the exit code 0: a caller that needs
 // all of it has to mark its end.
-func (t *target) runCommand(ctx context.Context, c *podCall) (int, error) {
-	do, err := t.newExecutor(c)
+func (t *target) runCommand(ctx context.Context, c *podCall) (code int, err error) {
+	err = t.retryUnknownPod(ctx, c.pod, func(ctx context.Context) (err error) {
+		code, err = t.tryCommand(ctx, c)
+		return err
+	})
+	return code, err
+}
+
+// tryCommand is runCommand without repetitions.
+func (t *target) tryCommand(ctx context.Context, c *podCall) (int, error) {
+	var seen statusRecorder
+	do, err := t.newExecutor(c, &seen)
 	if err != nil {
 		return 0, fmt.Errorf("%w: exec in pod %s: %w", atoll.ErrUnavailable, c.pod, err)
 	}
@@ -54,13 +66,36 @@ func (t *target) runCommand(ctx context.Context, c *podCall) (int, error) {
 	var refused *httpstream.UpgradeFailureError
 	if errors.As(err, &refused) {
 		err = refused.Cause
+	} else if status := refusedUpgrade(int(seen.code.Load()), err.Error()); status != nil {
+		err = status
 	}
 	return 0, fmt.Errorf("exec in pod %s: %w", c.pod, markError(err))
 }
 
+// statusRecorder records the status of the last response: client-go's error of a refused upgrade has only
+// its text.
+type statusRecorder struct {
+	next http.RoundTripper
+	code atomic.Int64
+}
+
+func (s *statusRecorder) wrapTransport(next http.RoundTripper) http.RoundTripper {
+	s.next = next
+	return s
+}
+
+// RoundTrip makes a request.
+func (s *statusRecorder) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := s.next.RoundTrip(req)
+	if err == nil {
+		s.code.Store(int64(resp.StatusCode))
+	}
+	return resp, err
+}
+
 // newExecutor returns an executor for one call: over a WebSocket, which notices when a stream is cut,
 // or over SPDY if the cluster or a proxy on the way supports nothing else.
-func (t *target) newExecutor(c *podCall) (remotecommand.Executor, error) {
+func (t *target) newExecutor(c *podCall, seen *statusRecorder) (remotecommand.Executor, error) {
 	r := t.core.RESTClient().Get().Resource("pods").Namespace(t.namespace).Name(c.pod).SubResource("exec").Param("container", c.container)
 	for what, on := range map[string]bool{
 		"stdin": c.in != nil, "stdout": c.out != nil || c.in == nil && c.err == nil, "stderr": c.err != nil && !c.tty, "tty": c.tty,
@@ -74,7 +109,9 @@ func (t *target) newExecutor(c *podCall) (remotecommand.Executor, error) {
 	if err != nil {
 		return nil, err
 	}
-	second, err := remotecommand.NewSPDYExecutor(t.config, http.MethodPost, r.URL())
+	recorded := rest.CopyConfig(t.config)
+	recorded.Wrap(seen.wrapTransport)
+	second, err := remotecommand.NewSPDYExecutor(recorded, http.MethodPost, r.URL())
 	if err != nil {
 		return nil, err
 	}

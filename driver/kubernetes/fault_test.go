@@ -174,11 +174,22 @@ func TestServerStopped(t *testing.T) {
 func TestNodeRestarts(t *testing.T) {
 	for _, what := range [][]string{{"restart", "kubelet"}, {"kill", "containerd"}} {
 		t.Run(strings.Join(what, " "), func(t *testing.T) {
-			sb := createTestSandbox(t, newDriver(t), atoll.Spec{})
+			d := newDriver(t)
+			sb, plain := createTestSandbox(t, d, atoll.Spec{}), createTestSandbox(t, plainDriver(t), atoll.Spec{})
 			startHeartbeat(t, sb)
 			clustertest.Tool(t, what...)
 			if what[0] == "kill" {
 				clustertest.Tool(t, "start", what[1])
+			} else { // the first commands of a new connection succeed: the node must know its pods again
+				again, err := d.Open(t.Context(), sb.ID())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, sb := range []atoll.Sandbox{again, plain} {
+					if exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"true"}}); err != nil || exit.Code != 0 {
+						t.Errorf("right after the restart: %+v, %v", exit, err)
+					}
+				}
 			}
 			waitForAnswer(t, sb)
 			checkHeartbeat(t, sb)

@@ -3,8 +3,11 @@ package kubernetes
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,11 +25,46 @@ func (d *Driver) Probe(ctx context.Context) (atoll.Features, error) {
 	return f, nil
 }
 
+// probeFeatures returns the features of the driver's own cluster or, while that does not answer, those of
+// a cluster of an app: its sandboxes don't depend on the driver's own.
 func (d *Driver) probeFeatures(ctx context.Context) (atoll.Features, error) {
-	t, err := d.targetOf(atoll.Owner{})
+	targets, err := d.allTargets()
 	if err != nil {
 		return atoll.Features{}, err
 	}
+	slices.SortStableFunc(targets[1:], func(a, b *target) int { return strings.Compare(a.context, b.context) })
+	targets = slices.CompactFunc(targets, func(a, b *target) bool { return a.context == b.context }) // one of each cluster
+	type answer struct {
+		features atoll.Features
+		err      error
+	}
+	ctx, cancel := placeTimeout(ctx, len(targets))
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	answers := make([]chan answer, len(targets))
+	for i, t := range targets {
+		answers[i] = make(chan answer, 1)
+		wg.Go(func() {
+			f, err := d.probeTarget(ctx, t)
+			answers[i] <- answer{f, err}
+		})
+	}
+	own := <-answers[0]
+	if own.err == nil || errors.Is(own.err, atoll.ErrDenied) {
+		return own.features, own.err
+	}
+	for _, other := range answers[1:] {
+		if a := <-other; a.err == nil {
+			a.features.Notes = append([]string{"the cluster of owners without one of their own does not answer"}, a.features.Notes...)
+			return a.features, nil
+		}
+	}
+	return own.features, own.err
+}
+
+// probeTarget returns the features of one cluster.
+func (d *Driver) probeTarget(ctx context.Context, t *target) (atoll.Features, error) {
 	v, err := t.serverVersion(ctx)
 	if err != nil {
 		return atoll.Features{}, fmt.Errorf("the cluster at %s: %w", t.config.Host, err)

@@ -3,6 +3,7 @@ package kubernetes_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -15,8 +16,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
+	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
 )
 
 // runClusterTool runs a command of the tool that made the cluster.
@@ -116,7 +121,7 @@ func TestHostileProgram(t *testing.T) {
 				}
 			}
 			t.Log(out)
-			crowd := "for i in $(seq 300); do (sleep 5 | nc 127.0.0.1 41998 >/dev/null 2>&1 &) ; done"
+			crowd := "for i in $(seq 300); do (sleep 5 | nc 127.0.0.1 26998 >/dev/null 2>&1 &) ; done"
 			runShell(t, sb, crowd)
 			other, err := one.Open(t.Context(), sb.ID())
 			if err != nil {
@@ -124,6 +129,50 @@ func TestHostileProgram(t *testing.T) {
 			}
 			runShell(t, other, "true")
 		})
+	}
+}
+
+// TestGuestThatWasNeverSent opens a sandbox whose server was killed after it had created the pod and before it
+// had sent the guest, as a start may end: it answers.
+func TestGuestThatWasNeverSent(t *testing.T) {
+	d := newDriver(t)
+	d.Placement = kubernetes.PlaceCopy
+	whole := createTestSandbox(t, d, atoll.Spec{})
+	pods := clustertest.API(t).Core.Pods(d.Namespace)
+	pod, err := pods.Get(t.Context(), "atoll-"+whole.ID(), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := atoll.NewID()
+	text, err := json.Marshal(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Labels: pod.Labels, Annotations: pod.Annotations}, Spec: pod.Spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var half corev1.Pod
+	if err := json.Unmarshal(bytes.ReplaceAll(text, []byte(whole.ID()), []byte(id)), &half); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := pods.Create(t.Context(), &half, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	sb, err := d.Open(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := sb.Destroy(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	waitFor(t, func() error {
+		st, err := sb.Status(t.Context())
+		if err == nil && st.State != atoll.Running {
+			err = fmt.Errorf("it is %s", st.State)
+		}
+		return err
+	})
+	if out := runShell(t, sb, "echo it answers"); out != "it answers\n" {
+		t.Errorf("%q", out)
 	}
 }
 
@@ -159,7 +208,7 @@ func TestDirectConnections(t *testing.T) {
 		t.Errorf("while the API server stands still: %d, %v", exit.Code, err)
 	}
 	out := runShell(t, sb, "cat /proc/net/tcp /proc/net/tcp6")
-	if !strings.Contains(out, fmt.Sprintf(":%04X ", 41999)) {
+	if !strings.Contains(out, fmt.Sprintf(":%04X ", 26999)) {
 		t.Errorf("no connection to the direct port:\n%s", out)
 	}
 }

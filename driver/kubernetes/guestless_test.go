@@ -73,6 +73,15 @@ func TestPlainLeavesNoProcess(t *testing.T) {
 	}
 }
 
+// TestPlainKilledSubshellIsAnError kills the shell that waits for a command: its status is unknown.
+func TestPlainKilledSubshellIsAnError(t *testing.T) {
+	sb := createTestSandbox(t, plainDriver(t), atoll.Spec{})
+	if exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "kill -9 $PPID; exit 3"}); !errors.Is(err, atoll.ErrUnavailable) {
+		t.Errorf("%+v, %v", exit, err)
+	}
+	requireNoProcesses(t, sb)
+}
+
 // TestPlainLockedDirectories unpacks directories that their owner, who is not root,
 // can't write to, twice.
 func TestPlainLockedDirectories(t *testing.T) {

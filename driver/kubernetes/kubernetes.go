@@ -89,6 +89,8 @@ type Driver struct {
 
 var (
 	_ atoll.SharedDriver = (*Driver)(nil)
+	_ atoll.OwnerOpener  = (*Driver)(nil)
+	_ atoll.StateWatcher = (*Driver)(nil)
 	_ atoll.Sandbox      = (*Sandbox)(nil)
 	_ atoll.Sandbox      = (*PlainSandbox)(nil)
 )

@@ -53,12 +53,14 @@ func (p *pod) Destroy(ctx context.Context) error {
 		}
 		return p.wrapError("destroy", err)
 	}
+	// Between these steps the sandbox is complete, though stopped, or removed: the cluster removes the
+	// Secret with its owner, the pod or the volume.
 	err := p.removePod(ctx, 0)
-	if err == nil && p.secret {
-		err = deleteObject(ctx, p.t, p.t.core.Secrets(p.t.namespace), podName(p.id))
-	}
 	if err == nil && p.hasVolume() {
 		err = deleteObject(ctx, p.t, p.t.core.PersistentVolumeClaims(p.t.namespace), podName(p.id))
+	}
+	if err == nil && p.secret {
+		err = deleteObject(ctx, p.t, p.t.core.Secrets(p.t.namespace), podName(p.id))
 	}
 	p.closeConnections()
 	if err == nil {

@@ -3,6 +3,7 @@ package kubernetes_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
 	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // plainDriver returns a driver whose pods have no guest.
@@ -222,6 +224,44 @@ func TestDeletedFromOutside(t *testing.T) {
 	}
 	if st, err = kept.Status(t.Context()); err != nil || !st.Ready() {
 		t.Errorf("started: %+v, %v", st, err)
+	}
+}
+
+// TestWatchStates deletes and evicts pods: the driver reports both.
+func TestWatchStates(t *testing.T) {
+	d := plainDriver(t)
+	deleted, evicted := createTestSandbox(t, d, atoll.Spec{}), createTestSandbox(t, d, atoll.Spec{})
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	changed, over := make(chan string), make(chan error, 1)
+	go func() {
+		over <- d.WatchStates(ctx, func(id string) {
+			select {
+			case changed <- id:
+			case <-ctx.Done():
+			}
+		})
+	}()
+	api := clustertest.API(t)
+	var now int64
+	if err := api.Core.Pods(d.Namespace).Delete(ctx, "atoll-"+deleted.ID(), metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		t.Fatal(err)
+	}
+	eviction := fmt.Appendf(nil, `{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"atoll-%s","namespace":%q}}`, evicted.ID(), d.Namespace)
+	evict := api.Core.RESTClient().Post().Namespace(d.Namespace).Resource("pods").Name("atoll-" + evicted.ID()).SubResource("eviction")
+	if err := evict.Body(eviction).Do(ctx).Error(); err != nil {
+		t.Fatal(err)
+	}
+	for missing := map[string]bool{deleted.ID(): true, evicted.ID(): true}; len(missing) > 0; {
+		select {
+		case id := <-changed:
+			delete(missing, id)
+		case <-ctx.Done():
+			t.Fatalf("not reported: %v", missing)
+		}
+	}
+	cancel()
+	if err := <-over; err != nil {
+		t.Error(err)
 	}
 }
 

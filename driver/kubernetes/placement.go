@@ -30,9 +30,6 @@ const (
 	guestVolume = "atoll-guest"
 )
 
-// directPort is the port of a guest at its pod's address.
-const directPort = 41999
-
 // oldestVolume is the first minor version of Kubernetes 1 that can mount images as volumes.
 const oldestVolume = 35
 
@@ -204,6 +201,7 @@ func (d *Driver) guestEnv(id string, config *guest.Config, own []corev1.EnvVar) 
 		{Name: "ATOLL_ID", Value: id},
 		{Name: "ATOLL_KEY", Value: base64.StdEncoding.EncodeToString(public)},
 		{Name: "ATOLL_OWN", Value: string(list)},
+		{Name: "ATOLL_PORT", Value: strconv.Itoa(guestPort)},
 	}
 	if d.Direct {
 		env = append(env, corev1.EnvVar{Name: "ATOLL_DIRECT", Value: ":" + strconv.Itoa(directPort)})
@@ -212,10 +210,11 @@ func (d *Driver) guestEnv(id string, config *guest.Config, own []corev1.EnvVar) 
 }
 
 // awaitGuest waits until the program at a path exists, and executes it; takeGuest creates it in one step,
-// if it was transferred completely.
+// if it was transferred completely; hasGuest reports whether it exists.
 const (
 	awaitGuest = `until test -x "$0"; do sleep 0.02 2>/dev/null || sleep 1; done; exec "$0" pod`
-	takeGuest  = `cat >"$0.new" && test "$(wc -c <"$0.new")" -eq "$1" && chmod 755 "$0.new" && mv "$0.new" "$0"`
+	takeGuest  = `cat >"$0.$2" && test "$(wc -c <"$0.$2")" -eq "$1" && chmod 755 "$0.$2" && mv "$0.$2" "$0"`
+	hasGuest   = `test -x "$0"`
 )
 
 // sendGuest sends the guest to a pod that waits for it (PlaceCopy).
@@ -236,7 +235,7 @@ func (p *pod) sendGuest(ctx context.Context) error {
 	var words bytes.Buffer
 	code, err := p.t.runCommand(ctx, &podCall{
 		pod: p.podName(), container: p.containerName(), in: f, err: &words,
-		args: []string{"/bin/sh", "-c", takeGuest, guestFile, strconv.FormatInt(info.Size(), 10)},
+		args: []string{"/bin/sh", "-c", takeGuest, guestFile, strconv.FormatInt(info.Size(), 10), atoll.NewID()},
 	})
 	if err != nil {
 		return fmt.Errorf("sending the guest: %w", err)
@@ -245,6 +244,19 @@ func (p *pod) sendGuest(ctx context.Context) error {
 		return fmt.Errorf("%w: sending the guest: the pod's shell ended with %d: %s", atoll.ErrUnavailable, code, oneLine(words.String()))
 	}
 	return nil
+}
+
+// resendGuest sends the guest to a pod that still waits for it, since the process that has created the pod
+// was killed before. It reports whether it did.
+func (p *pod) resendGuest(ctx context.Context) (bool, error) {
+	if p.how != PlaceCopy || p.agent != nil {
+		return false, nil
+	}
+	code, err := p.t.runCommand(ctx, &podCall{pod: p.podName(), container: p.containerName(), args: []string{"/bin/sh", "-c", hasGuest, guestFile}})
+	if err != nil || code == 0 {
+		return false, err
+	}
+	return true, p.sendGuest(ctx)
 }
 
 // oneLine joins a text to one line.

@@ -105,7 +105,7 @@ func TestPodOfPlacement(t *testing.T) {
 		if err := json.Unmarshal([]byte(env["ATOLL_GUEST"]), &config); err != nil || !config.Egress || config.CanSwitchUser || !slices.Contains(config.Env, "http_proxy=http://"+guest.ProxyAddress) {
 			t.Errorf("%s: %+v, %v", how, config, err)
 		}
-		if env["ATOLL_ID"] != "s1" || env["ATOLL_OWN"] != `["HOME"]` || env["ATOLL_DIRECT"] != ":41999" || len(env["ATOLL_KEY"]) != 44 {
+		if env["ATOLL_ID"] != "s1" || env["ATOLL_OWN"] != `["HOME"]` || env["ATOLL_DIRECT"] != ":26999" || env["ATOLL_PORT"] != "26998" || len(env["ATOLL_KEY"]) != 44 {
 			t.Errorf("%s: %v", how, env)
 		}
 		for _, m := range c.VolumeMounts {
@@ -121,6 +121,32 @@ func TestPodOfPlacement(t *testing.T) {
 		if how == PlaceCopy && spec.NodeSelector[corev1.LabelArchStable] != runtime.GOARCH {
 			t.Errorf("%v: it may come to a node that can't run it", spec.NodeSelector)
 		}
+	}
+}
+
+// TestGuestPortIsBelowEphemeralRange checks that no outgoing connection gets a port of the guest, and that the
+// port of a pod is in its annotations: older pods have another one.
+func TestGuestPortIsBelowEphemeralRange(t *testing.T) {
+	const firstEphemeral = 32768 // net.ipv4.ip_local_port_range
+	if guestPort >= firstEphemeral || directPort >= firstEphemeral {
+		t.Errorf("%d, %d", guestPort, directPort)
+	}
+	d := &Driver{Dir: t.TempDir()}
+	tg := &target{d: d, home: "h", place: place{namespace: "ns"}}
+	p, err := d.newPod(t.Context(), tg, PlaceCopy, atoll.Spec{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta, err := p.objectMeta("x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := readPod(d, tg, &meta); err != nil || again.port != guestPort {
+		t.Errorf("%+v, %v", again, err)
+	}
+	delete(meta.Annotations, notePort)
+	if old, err := readPod(d, tg, &meta); err != nil || old.port != 41998 {
+		t.Errorf("a pod of an older version: %+v, %v", old, err)
 	}
 }
 

@@ -13,10 +13,18 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// The name of the container, and the port of the guest on the pod's loopback.
+// container is the name of the container in which programs run.
+const container = "sandbox"
+
+// The ports of a guest. They are below the range from which Linux takes the ports of outgoing
+// connections (32768 and above): port forwarding, which dials the guest before it listens, could get
+// one of that range for its own end, and connect to itself.
 const (
-	container = "sandbox"
-	guestPort = 41998
+	guestPort  = 26998 // on the pod's loopback
+	directPort = 26999 // at the pod's address
+
+	// oldGuestPort is the port on the loopback of pods without notePort, which are older.
+	oldGuestPort = 41998
 )
 
 // pod is a sandbox in the cluster. Its methods need no guest.
@@ -31,6 +39,7 @@ type pod struct {
 	owner     string     // hash of the owner; empty: none
 	created   time.Time
 	how       Placement
+	port      int // of the guest on the pod's loopback
 	isolation string
 
 	route      route                           // to the guest
@@ -38,6 +47,8 @@ type pod struct {
 	hangUp     func()                          // closes the connection to the guest; nil: there is no guest
 	tryConnect func(ctx context.Context) error // connects to the guest, if there is no connection
 	quit       func(ctx context.Context) bool  // ends the guest, if there is a connection
+
+	incomplete bool // its creation has ended before its environment was stored
 
 	agent *agentPod // set if the pod belongs to kubernetes-sigs/agent-sandbox
 
@@ -112,15 +123,20 @@ func (p *pod) quitGuest(ctx context.Context) bool {
 	return p.quit(ctx)
 }
 
+// incompleteText describes a sandbox whose creation has ended before its environment was stored.
+const incompleteText = "it was not created completely: its environment is missing; destroy it"
+
 // checkOperation reports why a sandbox can't do an operation. The state of the pod shows when it is
 // connected to.
 func (p *pod) checkOperation(string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch p.known {
-	case atoll.Destroyed:
+	switch {
+	case p.known == atoll.Destroyed:
 		return fmt.Errorf("%w: it was destroyed", atoll.ErrNotFound)
-	case atoll.Stopped:
+	case p.incomplete:
+		return fmt.Errorf("%w: %s", atoll.ErrUnavailable, incompleteText)
+	case p.known == atoll.Stopped:
 		return fmt.Errorf("%w: it is stopped; start it first", atoll.ErrState)
 	}
 	p.used = time.Now()

@@ -34,7 +34,7 @@ func (d *Driver) neededRules() []rule {
 		{"", "serviceaccounts", []string{"get"}, "to wait for that of a new namespace", false, false},
 		{"", "events", []string{"list"}, "why pods did not start", false, false},
 		{"", "resourcequotas", []string{"list"}, "to tell quotas from other refusals", false, false},
-		{"", "secrets", []string{"create", "get", "patch", "delete"}, "environments of sandboxes that have one", false, false},
+		{"", "secrets", []string{"create", "get", "delete"}, "environments of sandboxes that have one", false, false},
 		{"", "persistentvolumeclaims", []string{"create", "get", "list", "patch", "delete"}, "volumes that outlive a stop", d.keepsFiles(), false},
 	}
 	if d.Placement != PlaceNone {
@@ -49,6 +49,7 @@ func (d *Driver) neededRules() []rule {
 	if d.NamespacePerApp {
 		list = append(list,
 			rule{"", "pods", []string{"list"}, "sandboxes of all apps", true, true},
+			rule{"", "pods", []string{"watch"}, "to notice at once that a pod of an app has ended", false, true},
 			rule{"", "persistentvolumeclaims", []string{"list"}, "sandboxes of all apps that are stopped", d.keepsFiles(), true})
 	}
 	if len(d.Quota) > 0 || len(d.Apps) > 0 {

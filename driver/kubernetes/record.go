@@ -28,6 +28,7 @@ const (
 	noteLabels    = "atoll.dev/labels" // of the user, as JSON: their keys need not be valid for the cluster
 	noteCreated   = "atoll.dev/created"
 	notePlacement = "atoll.dev/placement"
+	notePort      = "atoll.dev/port" // of the guest on the pod's loopback
 	noteIsolation = "atoll.dev/isolation"
 	noteDirs      = "atoll.dev/dirs"    // of Spec, as JSON
 	noteSecret    = "atoll.dev/secret"  // "true": the environment is in a Secret
@@ -77,9 +78,18 @@ func (p *pod) objectAnnotations() (map[string]string, error) {
 	}
 	return map[string]string{
 		noteSpec: string(spec), noteName: p.spec.Name, noteDirs: string(dirs), noteLabels: string(labels), noteCreated: p.created.UTC().Format(time.RFC3339Nano),
-		notePlacement: string(p.how), noteIsolation: p.isolation, noteSecret: strconv.FormatBool(p.secret),
+		notePlacement: string(p.how), notePort: strconv.Itoa(p.port), noteIsolation: p.isolation, noteSecret: strconv.FormatBool(p.secret),
 		"cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
 	}, nil
+}
+
+// parsePort returns the port of the guest in the annotations of a pod, or of a template.
+func parsePort(notes map[string]string) int {
+	port, err := strconv.ParseUint(notes[notePort], 10, 16)
+	if err != nil || port == 0 {
+		return oldGuestPort
+	}
+	return int(port)
 }
 
 // readPod returns the sandbox in the metadata of its pod or its volume.
@@ -101,6 +111,7 @@ func readPod(d *Driver, t *target, meta *metav1.ObjectMeta) (*pod, error) {
 	}
 	p.spec.ID, p.spec.Name = p.id, notes[noteName]
 	p.how, p.isolation, p.secret = Placement(notes[notePlacement]), orDefault(notes[noteIsolation], isolation), notes[noteSecret] == "true"
+	p.port = parsePort(notes)
 	var err error
 	if p.created, err = time.Parse(time.RFC3339Nano, notes[noteCreated]); err != nil {
 		p.created = meta.CreationTimestamp.Time

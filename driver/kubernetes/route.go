@@ -70,7 +70,7 @@ func (p *pod) dialKnownAddress(ctx context.Context, key ed25519.PrivateKey) net.
 // switchToDirect connects directly to a pod whose guest has sent its fingerprint over the tunnel; nil: it
 // can't, and the tunnel is used.
 func (p *pod) switchToDirect(ctx context.Context, key ed25519.PrivateKey, fingerprint []byte) net.Conn {
-	if !p.d.Direct || len(fingerprint) == 0 || p.t.access.whyIndirect() != nil {
+	if !p.d.Direct || p.port != guestPort || len(fingerprint) == 0 || p.t.access.whyIndirect() != nil {
 		return nil
 	}
 	ip, err := p.podAddress(ctx)

@@ -3,7 +3,6 @@ package kubernetes
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -19,8 +18,12 @@ import (
 // values are their numbers.
 const namesKey = "names"
 
-// secretOf returns the Secret of an environment, and the names of its variables.
+// secretOf returns the Secret of an environment, and the names of its variables; nil if the sandbox has
+// no environment.
 func (p *pod) secretOf(attempt string) (*corev1.Secret, []string, error) {
+	if !p.secret {
+		return nil, nil, nil
+	}
 	meta, err := p.objectMeta(attempt)
 	if err != nil {
 		return nil, nil, err
@@ -68,37 +71,15 @@ func ownedBy(kind, name string, uid types.UID) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: uid}}
 }
 
-// makeSecret creates the Secret of a sandbox with an environment, which is removed with its volume if it
-// has one, and returns the names of the variables.
-func (p *pod) makeSecret(ctx context.Context, attempt string, volume *corev1.PersistentVolumeClaim) ([]string, error) {
-	if !p.secret {
-		return nil, nil
+// makeSecret creates the Secret of a sandbox with an environment. It has an owner from the beginning,
+// so that no value stays in the cluster when atoll is killed.
+func (p *pod) makeSecret(ctx context.Context, secret *corev1.Secret, owner []metav1.OwnerReference) error {
+	if secret == nil {
+		return nil
 	}
-	secret, names, err := p.secretOf(attempt)
-	if err != nil {
-		return nil, err
-	}
-	if volume != nil {
-		secret.OwnerReferences = ownedBy("PersistentVolumeClaim", volume.Name, volume.UID)
-	}
+	secret.OwnerReferences = owner
 	if _, err := create(ctx, p.t, p.t.core.Secrets(p.t.namespace), secret); err != nil {
-		return nil, fmt.Errorf("the environment's secret: %w", p.explainRefusal(ctx, err, usage{"secrets": quantityOne()}))
+		return fmt.Errorf("the environment's secret: %w", p.explainRefusal(ctx, err, usage{"secrets": quantityOne()}))
 	}
-	return names, nil
-}
-
-// bindSecret makes the cluster remove the Secret with the pod.
-func (p *pod) bindSecret(ctx context.Context, made *corev1.Pod) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"ownerReferences": ownedBy("Pod", made.Name, made.UID)}})
-	if err != nil {
-		return err
-	}
-	err = p.t.callAPI(ctx, func(ctx context.Context) error {
-		_, err := p.t.core.Secrets(p.t.namespace).Patch(ctx, podName(p.id), types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "atoll"})
-		return err
-	})
-	if errors.Is(err, atoll.ErrDenied) {
-		return nil // then Destroy removes it
-	}
-	return err
+	return nil
 }

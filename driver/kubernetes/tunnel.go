@@ -32,9 +32,18 @@ const tunnelTimeout = 15 * time.Second
 
 // openTunnel connects to a port on the loopback of a pod, through the API server and the kubelet: over a
 // WebSocket, or over SPDY if WebSockets do not work.
-func (t *target) openTunnel(ctx context.Context, pod string, port int) (net.Conn, error) {
+func (t *target) openTunnel(ctx context.Context, pod string, port int) (conn net.Conn, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, tunnelTimeout, fmt.Errorf("%w after %v", atoll.ErrTimeout, tunnelTimeout))
 	defer cancel()
+	err = t.retryUnknownPod(ctx, pod, func(ctx context.Context) (err error) {
+		conn, err = t.tryTunnel(ctx, pod, port)
+		return err
+	})
+	return conn, err
+}
+
+// tryTunnel is openTunnel without repetitions.
+func (t *target) tryTunnel(ctx context.Context, pod string, port int) (net.Conn, error) {
 	u := t.core.RESTClient().Get().Resource("pods").Namespace(t.namespace).Name(pod).SubResource("portforward").URL()
 	var way io.ReadWriteCloser
 	var err error
@@ -143,6 +152,9 @@ func requestUpgrade(ctx context.Context, transport http.RoundTripper, u *url.URL
 	if json.Unmarshal(text, &status) == nil && status.Kind == "Status" {
 		return nil, &apierrors.StatusError{ErrStatus: status}
 	}
+	if err := refusedUpgrade(resp.StatusCode, fmt.Sprintf("%.200s", text)); err != nil {
+		return nil, err
+	}
 	return nil, fmt.Errorf("%w: the API server answers %s: %.200q", atoll.ErrUnavailable, resp.Status, text)
 }
 
@@ -172,11 +184,34 @@ func (p *pod) connectOrExplain(ctx context.Context) (net.Conn, error) {
 		if why := p.explainUnreachable(ctx); why != nil {
 			return nil, why
 		}
+		conn, err = p.connectResent(ctx, err)
 	}
 	if err == nil {
 		_ = p.ensureProxy(ctx) // without one nothing is reached, and CheckNetwork reports it
 	}
 	return conn, err
+}
+
+// connectResent connects to the guest of a pod that runs, after a first attempt has failed, if the guest was
+// never sent.
+func (p *pod) connectResent(ctx context.Context, failure error) (net.Conn, error) {
+	if errors.Is(failure, atoll.ErrDenied) {
+		return nil, failure
+	}
+	if sent, err := p.resendGuest(ctx); !sent || err != nil {
+		return nil, failure
+	}
+	found, err := p.get(ctx)
+	if err == nil {
+		err = p.waitForGuest(ctx, found)
+	}
+	if err != nil {
+		return nil, errors.Join(failure, err)
+	}
+	if conn := p.route.takeFirst(); conn != nil {
+		return conn, nil
+	}
+	return p.connectGuest(ctx)
 }
 
 // connectGuest opens the stream, directly if it can.
@@ -188,7 +223,7 @@ func (p *pod) connectGuest(ctx context.Context) (net.Conn, error) {
 	if conn := p.dialKnownAddress(ctx, key); conn != nil {
 		return conn, nil
 	}
-	conn, err := p.t.openTunnel(ctx, p.podName(), guestPort)
+	conn, err := p.t.openTunnel(ctx, p.podName(), p.port)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,9 @@ package kubernetes
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,12 +26,16 @@ type podWatch struct {
 	namespace string
 	selector  string
 
-	mu      sync.Mutex
-	known   map[string]*corev1.Pod // guarded by mu, as all below; by name; nil until listed
-	waiting map[*waiter]bool
-	end     context.CancelFunc // of the watch; nil: there is none
-	idle    *time.Timer        // ends the watch
+	mu       sync.Mutex
+	known    map[string]*corev1.Pod // guarded by mu, as all below; by name; nil until listed
+	waiting  map[*waiter]bool
+	followed map[*follower]bool
+	end      context.CancelFunc // of the watch; nil: there is none
+	idle     *time.Timer        // ends the watch
 }
+
+// isEnding reports whether a pod has ended or is being removed.
+func isEnding(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil || hasEnded(pod) }
 
 // waiter waits for one pod.
 type waiter struct {
@@ -52,6 +58,61 @@ const (
 	// watchTime is how long one watch lasts; then another follows.
 	watchTime = 5 * time.Minute
 )
+
+// follower collects the ids of sandboxes whose pods have ended or were removed.
+type follower struct {
+	changed chan struct{} // with a buffer of one: something changed
+
+	// guarded by podWatch.mu
+	ids   map[string]bool
+	fault error // why there is no watch
+}
+
+// addFollower adds a follower, and starts the watch if there is none.
+func (p *podWatch) addFollower() *follower {
+	f := &follower{changed: make(chan struct{}, 1), ids: make(map[string]bool)}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.followed == nil {
+		p.followed = make(map[*follower]bool)
+	}
+	p.followed[f] = true
+	p.startWatch()
+	return f
+}
+
+// removeFollower removes a follower.
+func (p *podWatch) removeFollower(f *follower) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.followed, f)
+	p.stopLater()
+}
+
+// takeChanges returns the ids that a follower has collected, or why there is no watch.
+func (p *podWatch) takeChanges(f *follower) ([]string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ids := slices.Sorted(maps.Keys(f.ids))
+	clear(f.ids)
+	return ids, f.fault
+}
+
+// notifyFollowers reports a pod that has ended or was removed. The caller holds mu.
+func (p *podWatch) notifyFollowers(pod *corev1.Pod) {
+	for f := range p.followed {
+		f.ids[pod.Labels[labelID]] = true
+		signalChange(f.changed)
+	}
+}
+
+// signalChange makes a channel with a buffer of one readable.
+func signalChange(changed chan struct{}) {
+	select {
+	case changed <- struct{}{}:
+	default:
+	}
+}
 
 // waitPod waits until f returns true or an error, which it returns. It calls f with each version of a pod,
 // beginning with first, and with nil when the pod was removed.
@@ -131,35 +192,52 @@ func (p *podWatch) addWaiter(first *corev1.Pod) *waiter {
 		p.waiting = make(map[*waiter]bool)
 	}
 	p.waiting[w] = true
+	if !p.startWatch() {
+		if pod := p.known[w.name]; pod != nil {
+			w.setNews(pod)
+		}
+	}
+	return w
+}
+
+// startWatch starts the watch, and reports whether there was none. The caller holds mu.
+func (p *podWatch) startWatch() bool {
 	if p.idle != nil {
 		p.idle.Stop()
 		p.idle = nil
 	}
-	if p.end == nil {
-		ctx, end := context.WithCancel(withoutLogs(context.Background()))
-		p.end = end
-		go p.run(ctx)
-	} else if pod := p.known[w.name]; pod != nil {
-		w.setNews(pod)
+	if p.end != nil {
+		return false
 	}
-	return w
+	ctx, end := context.WithCancel(withoutLogs(context.Background()))
+	p.end = end
+	go p.run(ctx)
+	return true
 }
+
+// stopLater makes the watch end after a while if nothing needs it. The caller holds mu.
+func (p *podWatch) stopLater() {
+	if !p.isNeeded() && p.end != nil && p.idle == nil {
+		p.idle = time.AfterFunc(idleTime, p.stopIdle)
+	}
+}
+
+// isNeeded reports whether there are waiters or followers. The caller holds mu.
+func (p *podWatch) isNeeded() bool { return len(p.waiting)+len(p.followed) > 0 }
 
 // removeWaiter removes a waiter.
 func (p *podWatch) removeWaiter(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.waiting, w)
-	if len(p.waiting) == 0 && p.end != nil && p.idle == nil {
-		p.idle = time.AfterFunc(idleTime, p.stopIdle)
-	}
+	p.stopLater()
 }
 
-// stopIdle ends the watch if there are no waiters.
+// stopIdle ends the watch if nothing needs it.
 func (p *podWatch) stopIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.waiting) == 0 && p.end != nil {
+	if !p.isNeeded() && p.end != nil {
 		p.end()
 		p.end, p.known, p.idle = nil, nil, nil
 	}
@@ -175,12 +253,7 @@ func (w *waiter) setNews(pod *corev1.Pod) {
 	w.signal()
 }
 
-func (w *waiter) signal() {
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
-}
+func (w *waiter) signal() { signalChange(w.changed) }
 
 // run lists and watches until ctx is done, or the API denies it permanently.
 func (p *podWatch) run(ctx context.Context) {
@@ -221,6 +294,10 @@ func (p *podWatch) failWaiters(ctx context.Context, err error) {
 	for w := range p.waiting {
 		w.fault = err
 		w.signal()
+	}
+	for f := range p.followed {
+		f.fault = err
+		signalChange(f.changed)
 	}
 	p.end()
 	p.end, p.known = nil, nil
@@ -271,11 +348,20 @@ func (p *podWatch) list(ctx context.Context) (string, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
+	before := p.known
 	p.known = make(map[string]*corev1.Pod, len(list.Items))
 	for i := range list.Items {
 		pod := &list.Items[i]
 		pod.ManagedFields = nil
 		p.known[pod.Name] = pod
+		if isEnding(pod) {
+			p.notifyFollowers(pod)
+		}
+	}
+	for name, pod := range before { // removed while there was no watch
+		if now := p.known[name]; now == nil || now.UID != pod.UID {
+			p.notifyFollowers(pod)
+		}
 	}
 	for w := range p.waiting {
 		if pod := p.known[w.name]; pod != nil {
@@ -296,6 +382,9 @@ func (p *podWatch) handleEvent(ctx context.Context, what watch.EventType, pod *c
 		return
 	}
 	pod.ManagedFields = nil
+	if what == watch.Deleted || isEnding(pod) {
+		p.notifyFollowers(pod)
+	}
 	if what == watch.Deleted {
 		if now := p.known[pod.Name]; now != nil && now.UID == pod.UID {
 			delete(p.known, pod.Name)

@@ -79,6 +79,12 @@ var callRulesByOp = map[string]callRules{
 	"list terminals":   {scope: atoll.ScopeRead, needsRunning: true, passive: true},
 }
 
+// suggestsEnd reports whether the error of a call suggests that the sandbox does not run any more. A file
+// that is missing does not.
+func (d *callRules) suggestsEnd(err error) bool {
+	return errors.Is(err, atoll.ErrUnavailable) || errors.Is(err, atoll.ErrState) && d.needsRunning || errors.Is(err, atoll.ErrNotFound) && d.command
+}
+
 func rulesFor(op string) callRules {
 	if d, ok := callRulesByOp[op]; ok {
 		return d
@@ -201,23 +207,11 @@ func (s *Sandbox) beginWithRules(ctx context.Context, d callRules) (context.Cont
 		if b.calls.release(v) {
 			leave()
 			f.endCall(b, d)
-			if d.command && (errors.Is(err, atoll.ErrNotFound) || errors.Is(err, atoll.ErrUnavailable)) {
-				f.recheckState(ctx, b)
+			if d.suggestsEnd(err) {
+				f.recheckSandbox(context.WithoutCancel(ctx), b.id)
 			}
 		}
 	}, nil
-}
-
-// recheckState reconciles a running sandbox after a command has failed with an error that suggests
-// it is gone.
-func (f *Fleet) recheckState(ctx context.Context, b *handle) {
-	r := b.cachedRow()
-	if r.state != atoll.Running || r.goal != "" {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), backgroundTimeout)
-	defer cancel()
-	f.logError("reconcile", f.reconcileRow(ctx, r, nil))
 }
 
 // endCall records the end of a call.

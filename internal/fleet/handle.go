@@ -163,7 +163,7 @@ func (b *handle) openInner(ctx context.Context) (atoll.Sandbox, error) {
 	if b.driver == nil {
 		return nil, fmt.Errorf("%w: its driver %q is not set up", errNotHere, r.driver)
 	}
-	sb, err := b.driver.impl.Open(ctx, b.id)
+	sb, err := b.driver.open(ctx, b.id, r.owner)
 	if errors.Is(err, atoll.ErrNotFound) && r.process != "" && r.process != b.f.member.ID() {
 		if alive, aerr := b.f.member.IsAlive(r.process); alive || aerr != nil {
 			return nil, errors.Join(fmt.Errorf("%w: it lives in the memory of another process", errNotHere), aerr)
@@ -174,6 +174,25 @@ func (b *handle) openInner(ctx context.Context) (atoll.Sandbox, error) {
 	}
 	b.setInner(sb)
 	return sb, nil
+}
+
+// open opens a sandbox of an owner.
+func (b *driverState) open(ctx context.Context, id string, owner atoll.Owner) (atoll.Sandbox, error) {
+	if o, ok := b.impl.(atoll.OwnerOpener); ok {
+		return o.OpenOwned(ctx, id, owner)
+	}
+	return b.impl.Open(ctx, id)
+}
+
+// list returns the sandboxes of the driver. Not listed are only those of owners for whom isMissing
+// returns true.
+func (b *driverState) list(ctx context.Context) (there []atoll.Status, isMissing func(atoll.Owner) bool, err error) {
+	there, err = b.impl.List(ctx)
+	var partial *atoll.PartialListError
+	if errors.As(err, &partial) {
+		return there, partial.IsMissing, err
+	}
+	return there, func(atoll.Owner) bool { return err != nil }, err
 }
 
 // setInner stores the driver's sandbox. Nil makes the next openInner open it again.

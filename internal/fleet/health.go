@@ -2,7 +2,7 @@ package fleet
 
 import (
 	"context"
-	"errors"
+	"sync"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -21,10 +21,16 @@ func (r *row) shouldRun() bool {
 	return (r.state == atoll.Running || r.state == atoll.Paused) && r.goal == "" && r.holder == "" && r.process == ""
 }
 
-// checkHealth asks the drivers of running and paused sandboxes whether they still run: process 1
+// isUnsettled reports whether a row records a sandbox of which the driver reported something
+// temporary, such as that it is being stopped without the fleet.
+func (r *row) isUnsettled() bool {
+	return r.state == atoll.Failed && r.reason == reasonUnclear && r.goal == "" && r.holder == "" && r.process == ""
+}
+
+// checkHealth asks the drivers of running, paused and unsettled sandboxes for their states: process 1
 // may have been killed, or the host restarted. A driver that fails to answer changes nothing.
 func (f *Fleet) checkHealth(ctx context.Context) {
-	rows, err := queryRows(ctx, f.registry.DB, "state in ('running', 'paused') and goal = '' and holder = '' and host = ''")
+	rows, err := queryRows(ctx, f.registry.DB, "(state in ('running', 'paused') or state = 'error' and reason = ?) and goal = '' and holder = '' and host = ''", reasonUnclear)
 	if err != nil {
 		return // the caller's own query fails as well
 	}
@@ -40,31 +46,79 @@ func (f *Fleet) checkHealth(ctx context.Context) {
 		should[b][r.id] = r
 	}
 	for b, rows := range should {
-		f.logError("look", f.checkDriver(ctx, b, rows))
+		f.checkDriver(ctx, b, rows)
 	}
 }
 
 // checkDriver reconciles the rows of one driver that differ from its list.
-func (f *Fleet) checkDriver(ctx context.Context, b *driverState, rows map[string]row) error {
+func (f *Fleet) checkDriver(ctx context.Context, b *driverState, rows map[string]row) {
 	if !b.claimCheck(f.now()) {
-		return nil
+		return
 	}
 	asking, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	if _, err := b.probe(asking); err != nil {
-		return nil //nolint:nilerr // it can't say
+		return // it can't say
 	}
-	there, err := b.impl.List(asking)
-	if err != nil {
-		return nil //nolint:nilerr // it can't say
-	}
+	there, isMissing, _ := b.list(asking) // after an error, rows of owners that are missing stay as they are
+	states := make(map[string]atoll.State, len(there))
 	for _, st := range there {
-		r, ok := rows[st.ID]
-		if to, _, _ := stateFromStatus(st); ok && to != r.state {
-			err = errors.Join(err, f.reconcileRow(ctx, r, nil))
+		states[st.ID], _, _ = stateFromStatus(st)
+	}
+	for id, r := range rows {
+		to, listed := states[id]
+		if asking.Err() != nil {
+			return // the next check continues
+		}
+		if listed && to != r.state || !listed && !isMissing(r.owner) {
+			f.recheckSandbox(ctx, id)
 		}
 	}
-	return err
+}
+
+// watchStatesRetry is the time until a driver that fails to watch its sandboxes is tried again.
+const watchStatesRetry = time.Minute
+
+// watchStates reconciles sandboxes that end or are removed without the fleet, as their drivers notice it,
+// until ctx is done.
+func (f *Fleet) watchStates(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for _, b := range f.drivers {
+		w, ok := b.impl.(atoll.StateWatcher)
+		if !ok {
+			continue
+		}
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				f.logError("watch states", w.WatchStates(ctx, func(id string) { f.recheckSandbox(ctx, id) }))
+				retry := time.NewTimer(watchStatesRetry)
+				select {
+				case <-retry.C:
+				case <-ctx.Done():
+					retry.Stop()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return nil
+}
+
+// recheckSandbox reconciles a sandbox that should run and may not, or is unsettled.
+func (f *Fleet) recheckSandbox(ctx context.Context, id string) {
+	r, err := f.loadRow(ctx, id)
+	if err != nil || !r.shouldRun() && !r.isUnsettled() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, backgroundTimeout)
+	defer cancel()
+	b := f.ensureHandle(r)
+	release, err := b.acquireTurn(ctx)
+	if err != nil {
+		return
+	}
+	defer release()
+	f.recheckHeld(ctx, b)
 }
 
 // claimCheck reports whether a driver is due for a check, and records that it is checked now.
@@ -78,13 +132,14 @@ func (b *driverState) claimCheck(now time.Time) bool {
 	return true
 }
 
-// recheckHeld reconciles a sandbox that should run and does not. The caller holds its turn.
+// recheckHeld reconciles a sandbox that should run and does not, or is unsettled. A driver that fails to answer changes
+// nothing. The caller holds its turn.
 func (f *Fleet) recheckHeld(ctx context.Context, b *handle) {
 	r, err := f.loadRow(ctx, b.id)
-	if err != nil || !r.shouldRun() {
+	if err != nil || !r.shouldRun() && !r.isUnsettled() {
 		return
 	}
-	if to, _, _, err := f.observeState(ctx, b, nil); err != nil || to == r.state {
+	if to, reason, _, err := f.observeState(ctx, b); err != nil || to == r.state && reason == r.reason {
 		return
 	}
 	_, err = f.reconcileHeld(ctx, b.id, nil)

@@ -41,7 +41,7 @@ func (f *Fleet) runLeader(ctx context.Context) error {
 		f.log.Error("reconciliation", "err", err)
 	}
 	var wg sync.WaitGroup
-	for what, loop := range map[string]func(context.Context) error{"pools": f.fillPools, "retention": f.runRetention, "reaper": f.runReaper, "notices": f.runListeners} {
+	for what, loop := range map[string]func(context.Context) error{"pools": f.fillPools, "retention": f.runRetention, "reaper": f.runReaper, "states": f.watchStates, "notices": f.runListeners} {
 		wg.Go(func() {
 			if err := loop(ctx); err != nil && ctx.Err() == nil {
 				f.log.Error("background loop ended", "loop", what, "err", err)

@@ -66,9 +66,13 @@ func (f *Fleet) reconcileNow(ctx context.Context, id string, failure error) (row
 			return f.recordGone(ctx, tx, r)
 		})
 	}
-	to, reason, message, err := f.observeState(ctx, b, failure)
-	if err != nil {
+	to, reason, message, err := f.observeState(ctx, b)
+	if errors.Is(err, errNotHere) {
 		return r, err
+	}
+	if err != nil {
+		now := b.cachedRow()
+		to, reason, message = atoll.Failed, reasonUnclear, now.errorText(errors.Join(failure, err))
 	}
 	return f.changeRow(ctx, id, func(tx *sql.Tx, r *row) error {
 		if r.state == atoll.Destroyed {
@@ -88,8 +92,9 @@ func (f *Fleet) reconcileNow(ctx context.Context, id string, failure error) (row
 	})
 }
 
-// observeState returns the state that the driver reports, and for a failed sandbox the reason.
-func (f *Fleet) observeState(ctx context.Context, b *handle, failure error) (to atoll.State, reason, message string, err error) {
+// observeState returns the state that the driver reports, and for a failed sandbox the reason. An error
+// means that the driver fails to report it.
+func (f *Fleet) observeState(ctx context.Context, b *handle) (to atoll.State, reason, message string, err error) {
 	b.setInner(nil) // open it again
 	sb, err := b.openInner(ctx)
 	var st atoll.Status
@@ -97,13 +102,10 @@ func (f *Fleet) observeState(ctx context.Context, b *handle, failure error) (to 
 		st, err = sb.Status(ctx)
 	}
 	switch {
-	case errors.Is(err, errNotHere):
-		return "", "", "", err
-	case errors.Is(err, atoll.ErrNotFound):
+	case errors.Is(err, atoll.ErrNotFound) && !errors.Is(err, errNotHere):
 		return atoll.Failed, reasonVanished, "driver " + b.cachedRow().driver + " does not have it any more", nil
 	case err != nil:
-		r := b.cachedRow()
-		return atoll.Failed, reasonUnclear, r.errorText(errors.Join(failure, err)), nil
+		return "", "", "", err
 	}
 	to, reason, message = stateFromStatus(st)
 	return to, reason, message, nil
@@ -300,22 +302,21 @@ func (f *Fleet) reconcileDriver(ctx context.Context, b *driverState) error {
 	if err != nil {
 		return err
 	}
-	there, err := b.impl.List(asking)
+	there, isMissing, err := b.list(asking)
 	if err != nil {
 		f.log.Warn("driver failed to list its sandboxes", "driver", b.impl.Name(), "err", err)
-		return nil
 	}
 	more, err := f.standaloneIDs(b.impl.Name()) // and those created during it
 	if err != nil {
 		return err
 	}
 	there = slices.DeleteFunc(there, func(st atoll.Status) bool { return standalone[st.ID] || more[st.ID] })
-	return f.reconcileWithList(ctx, b, there)
+	return f.reconcileWithList(ctx, b, there, isMissing)
 }
 
 // reconcileWithList reconciles the registry with the list of one driver. The list may be older
-// than the rows.
-func (f *Fleet) reconcileWithList(ctx context.Context, b *driverState, there []atoll.Status) error {
+// than the rows, and lacks the sandboxes of owners for whom isMissing returns true.
+func (f *Fleet) reconcileWithList(ctx context.Context, b *driverState, there []atoll.Status, isMissing func(atoll.Owner) bool) error {
 	rows, err := queryRows(ctx, f.registry.DB, "driver = ?", b.impl.Name())
 	if err != nil {
 		return err
@@ -343,7 +344,7 @@ func (f *Fleet) reconcileWithList(ctx context.Context, b *driverState, there []a
 		}
 	}
 	for _, r := range rows {
-		if !listed[r.id] && r.state != atoll.Destroyed && r.holder == "" && r.process == "" {
+		if !listed[r.id] && !isMissing(r.owner) && r.state != atoll.Destroyed && r.holder == "" && r.process == "" {
 			errs = append(errs, f.reconcileUnlisted(ctx, r))
 		}
 	}

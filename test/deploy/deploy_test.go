@@ -28,6 +28,7 @@ func TestDeploy(t *testing.T) {
 	t.Run("Demo", func(t *testing.T) { p.withTest(t).testDemo() })
 	p.applyManifests("base")
 	t.Run("OneServer", func(t *testing.T) { p.withTest(t).testOneServer() })
+	t.Run("RemovedPodIsNoticed", func(t *testing.T) { p.withTest(t).testRemovedPod() })
 	t.Run("DoctorNamesWhatIsMissing", func(t *testing.T) { p.withTest(t).testDoctor() })
 	t.Run("Restart", func(t *testing.T) { p.withTest(t).testRestart() })
 	t.Run("Direct", func(t *testing.T) { p.withTest(t).testDirectConnections() })
@@ -104,6 +105,31 @@ func (p *installation) testOneServer() {
 	c.host = p.openTunnel(p.serviceAddress())
 	c.useSandbox("through-the-service")
 	c.checkOutput("through-the-service\n", "rm", "through-the-service")
+	p.checkEmpty(boxes)
+}
+
+// testRemovedPod removes the pod of a sandbox with the cluster's API: the list of sandboxes shows it long before
+// the server's next reconciliation, which is up to ten minutes later.
+func (p *installation) testRemovedPod() {
+	c := p.logIn(p.waitForServers(1)[0], "web/alice")
+	c.checkOutput("gone\n", "create", "--name", "gone")
+	c.checkOutput("running\n", "ls", "--format", "{{.State}}")
+	pods, err := p.api.Core.Pods(boxes).List(p.t.Context(), metav1.ListOptions{LabelSelector: "atoll.dev/id"})
+	if err != nil || len(pods.Items) != 1 {
+		p.t.Fatalf("%d pods, %v", len(pods.Items), err)
+	}
+	var now int64
+	if err := p.api.Core.Pods(boxes).Delete(p.t.Context(), pods.Items[0].Name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
+		p.t.Fatal(err)
+	}
+	p.waitFor("the removed pod is noticed", func(context.Context) error {
+		out, err := c.runAtoll("ls", "--format", "{{.State}}")
+		if err == nil && out != "error\n" {
+			err = fmt.Errorf("it is listed as %q", out)
+		}
+		return err
+	})
+	c.checkOutput("gone\n", "rm", "gone")
 	p.checkEmpty(boxes)
 }
 

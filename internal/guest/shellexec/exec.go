@@ -63,6 +63,9 @@ func (s *Shell) execPaced(ctx context.Context, cmd *atoll.Cmd, p inputPace) (exi
 		return exit, err
 	}
 	err = x.runScript(ctx)
+	if err == nil {
+		err = x.checkStatus()
+	}
 	exit = x.exitStatus()
 	exit.Duration = time.Since(start)
 	return exit, err
@@ -86,10 +89,10 @@ type command struct {
 	credits   chan struct{} // frames that may be sent
 
 	mu           sync.Mutex
-	pid          string // guarded by mu, as all below
-	endedStreams int    // streams that have ended
-	status       string // as reported by the script
-	startError   error  // why it did not begin
+	pid          string   // guarded by mu, as all below
+	endedStreams int      // streams that have ended
+	status       exitMark // as reported by the script
+	startError   error    // why it did not begin
 	sentSignals  map[int]bool
 }
 
@@ -244,6 +247,35 @@ func (x *command) explainEnd(ctx context.Context, r runResult) error {
 	return fmt.Errorf("%w: the exit status of the command is unknown: its shell exited with status %d, or the stream was cut", atoll.ErrUnavailable, r.code)
 }
 
+// exitMark is the exit status that the script reports.
+type exitMark struct {
+	code      int
+	signalled bool // the shell reports that a signal ended the command
+	known     bool // the script has reported a status
+}
+
+// parseExitMark parses "3" or, for a command that a signal has ended, "137s". The mark has no
+// status if the shell that waits for the command was killed, or could not be started.
+func parseExitMark(text string) exitMark {
+	number, signalled := strings.CutSuffix(text, "s")
+	code, err := strconv.ParseUint(number, 10, 8)
+	if err != nil {
+		return exitMark{}
+	}
+	return exitMark{int(code), signalled, true}
+}
+
+// checkStatus returns an error if the script has reported the end of the command without its
+// exit status.
+func (x *command) checkStatus() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.status.known {
+		return nil
+	}
+	return fmt.Errorf("%w: the exit status of the command is unknown: the shell that waited for it was killed, or could not start it", atoll.ErrUnavailable)
+}
+
 // handleMark handles a mark of the script.
 func (x *command) handleMark(text string) {
 	x.mu.Lock()
@@ -265,7 +297,7 @@ func (x *command) handleMark(text string) {
 	case text[0] == 'd':
 		x.startError = startErrors[text[1:]]
 	case text[0] == 'e':
-		x.status = text[1:]
+		x.status = parseExitMark(text[1:])
 		if x.cmd.TTY != nil {
 			x.out.close() // what follows is the echo of what ends the script
 		}
@@ -355,10 +387,8 @@ func (x *command) exitStatus() atoll.Exit {
 	e.Truncated = e.Truncated || cut
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	code, signalled := strings.CutSuffix(x.status, "s")
-	e.Code, _ = strconv.Atoi(code) // the script's own number
-	e.Code &= 0xff
-	if n := e.Code - 128; n > 0 && (signalled || x.sentSignals[n]) {
+	e.Code = x.status.code
+	if n := e.Code - 128; n > 0 && (x.status.signalled || x.sentSignals[n]) {
 		e.Signal = signalName(n)
 	}
 	return e

@@ -78,6 +78,23 @@ func TestNoProcessIsLeft(t *testing.T) {
 	}
 }
 
+// TestKilledSubshellIsAnError runs commands that kill the shell that waits for them: their status
+// is unknown, and no process is left.
+func TestKilledSubshellIsAnError(t *testing.T) {
+	for _, shell := range shells {
+		t.Run(or(shell, "busybox"), func(t *testing.T) {
+			b := made(t, shell)
+			for _, in := range []io.Reader{nil, strings.NewReader("input")} {
+				exit, err := b.Exec(t.Context(), atoll.Cmd{Shell: "kill -9 $PPID; exit 3", Stdin: in})
+				if err == nil || errors.Is(err, atoll.ErrTimeout) {
+					t.Errorf("%+v, %v", exit, err)
+				}
+			}
+			alone(t, b)
+		})
+	}
+}
+
 // cut makes a container's streams end early, as if all were well.
 type cut struct {
 	w    io.Writer

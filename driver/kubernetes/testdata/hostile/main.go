@@ -34,13 +34,13 @@ func main() {
 		{"fd", func() error { _, err := os.ReadDir("/proc/1/fd"); return err }},
 		{"root", func() error { _, err := os.ReadDir("/proc/1/root"); return err }},
 		{"steal", steal},
-		{"bind", func() error { return bind("0.0.0.0:41998") }},
-		{"bind loopback", func() error { return bind("127.0.0.1:41998") }},
-		{"bind 6", func() error { return bind("[::]:41998") }},
-		{"bind 6 loopback", func() error { return bind("[::1]:41998") }},
-		{"connect", func() error { return connect("", "127.0.0.1:41998") }},
-		{"connect 6", func() error { return connect("", "[::1]:41998") }},
-		{"speak", func() error { return connect(strings.Repeat("x", 64)+"\x00\x00\x00\x00", "127.0.0.1:41998") }},
+		{"bind", func() error { return bind("0.0.0.0:26998") }},
+		{"bind loopback", func() error { return bind("127.0.0.1:26998") }},
+		{"bind 6", func() error { return bind("[::]:26998") }},
+		{"bind 6 loopback", func() error { return bind("[::1]:26998") }},
+		{"connect", func() error { return connect("", "127.0.0.1:26998") }},
+		{"connect 6", func() error { return connect("", "[::1]:26998") }},
+		{"speak", func() error { return connect(strings.Repeat("x", 64)+"\x00\x00\x00\x00", "127.0.0.1:26998") }},
 		{"write guest", func() error {
 			f, err := os.OpenFile("/run/atoll/atoll-guest", os.O_WRONLY, 0)
 			if err == nil {
