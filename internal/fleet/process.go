@@ -41,10 +41,7 @@ func (s *Sandbox) Run(ctx context.Context, id string, cmd atoll.Cmd) (atoll.Proc
 
 // CanResume reports whether another process can take over the sandbox's commands; see
 // [atoll.CommandResumer].
-func (s *Sandbox) CanResume() bool {
-	_, ok := atoll.As[atoll.CommandResumer](s.innerSandbox())
-	return ok && s.Has((*atoll.CommandResumer)(nil))
-}
+func (s *Sandbox) CanResume() bool { return s.Has((*atoll.CommandResumer)(nil)) }
 
 // ResumeExec continues a command that a caller has left, or whose server has ended; see
 // [atoll.CommandResumer]. The id of the command is also its id in the process table; its text is for

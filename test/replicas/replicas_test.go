@@ -20,6 +20,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
+	"github.com/atoll-sandbox/atoll/driver/namespace"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/internal/api"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
@@ -54,6 +55,9 @@ func newDriver(home string) atoll.Driver {
 	if os.Getenv(driverVar) == "kubernetes" {
 		return &kubernetes.Driver{Dir: filepath.Join(home, "kubernetes"), Home: "replicas", Namespace: place}
 	}
+	if os.Getenv(driverVar) == "namespace" {
+		return sharedPrograms{&namespace.Driver{Dir: place}}
+	}
 	return sharedDriver{&virtual.Driver{Dir: place}}
 }
 
@@ -62,6 +66,12 @@ type sharedDriver struct{ *virtual.Driver }
 
 // Shared returns true.
 func (sharedDriver) Shared() bool { return true }
+
+// sharedPrograms is a namespace driver whose directory all servers use.
+type sharedPrograms struct{ *namespace.Driver }
+
+// Shared returns true.
+func (sharedPrograms) Shared() bool { return true }
 
 // runServer runs a server until the process is killed or its parent exits.
 func runServer(home string) error {
@@ -155,26 +165,7 @@ func TestReplicasOnKubernetes(t *testing.T) {
 // exist.
 func testCrashes(t *testing.T, driver, place string, kills int) {
 	kills = testenv.Rounds(t, 4, kills, killsVar)
-	db, err := pgtest.Start(context.Background())
-	if errors.Is(err, pgtest.ErrMissing) {
-		testenv.Skip(t, "postgres", "%v", err)
-	}
-	must(t, err)
-	t.Cleanup(func() { must(t, db.Stop(context.Background())) })
-	workspaces, key := t.TempDir(), t.TempDir() // shared by all servers
-	var replicas []*replica
-	var clients []*client.Client
-	for range 2 {
-		r := &replica{home: t.TempDir(), env: []string{registryVar + "=" + db.URL("public"), driverVar + "=" + driver, sandboxesVar + "=" + place}}
-		must(t, os.Symlink(workspaces, filepath.Join(r.home, "workspaces")))
-		must(t, os.Symlink(key, filepath.Join(r.home, "kubernetes")))
-		must(t, r.start())
-		t.Cleanup(func() { r.kill() })
-		c, err := client.New(client.Options{Host: "unix://" + filepath.Join(r.home, "atoll.sock")})
-		must(t, err)
-		t.Cleanup(func() { _ = c.Close() }) // only its idle connections
-		replicas, clients = append(replicas, r), append(clients, c)
-	}
+	replicas, clients := startReplicas(t, driver, place)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	work, stop := context.WithCancel(ctx)
@@ -213,6 +204,29 @@ func testCrashes(t *testing.T, driver, place string, kills int) {
 	if acked < kills || doubtful == 0 {
 		t.Error("too few changes")
 	}
+}
+
+// startReplicas starts two servers of one fleet, and returns a client of each.
+func startReplicas(t *testing.T, driver, place string) (replicas []*replica, clients []*client.Client) {
+	db, err := pgtest.Start(context.Background())
+	if errors.Is(err, pgtest.ErrMissing) {
+		testenv.Skip(t, "postgres", "%v", err)
+	}
+	must(t, err)
+	t.Cleanup(func() { must(t, db.Stop(context.Background())) })
+	workspaces, key := t.TempDir(), t.TempDir() // shared by all servers
+	for range 2 {
+		r := &replica{home: t.TempDir(), env: []string{registryVar + "=" + db.URL("public"), driverVar + "=" + driver, sandboxesVar + "=" + place}}
+		must(t, os.Symlink(workspaces, filepath.Join(r.home, "workspaces")))
+		must(t, os.Symlink(key, filepath.Join(r.home, "kubernetes")))
+		must(t, r.start())
+		t.Cleanup(func() { r.kill() })
+		c, err := client.New(client.Options{Host: "unix://" + filepath.Join(r.home, "atoll.sock")})
+		must(t, err)
+		t.Cleanup(func() { _ = c.Close() }) // only its idle connections
+		replicas, clients = append(replicas, r), append(clients, c)
+	}
+	return replicas, clients
 }
 
 // sandboxModel is the expected state of a sandbox.
