@@ -52,6 +52,7 @@ func (d *Driver) newHandle(e *engine, id string, spec atoll.Spec) *Sandbox {
 	link := spec
 	link.Env = nil // the guest has it
 	s.Link = &guest.Link{ID: id, Connect: s.connectAsRunning, Spec: link, BeforeOp: s.checkOperation}
+	s.Reconnects = !e.reachesSockets() // through the engine, which may be restarted
 	if !e.canReadLayers() {
 		s.CountedDirs = []string{"/"}
 	}

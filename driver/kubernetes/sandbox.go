@@ -22,7 +22,7 @@ func newSandbox(p *pod) *Sandbox {
 	if p.agent != nil {
 		spec.Env = p.env // the pod was created without them
 	}
-	s.Link = &guest.Link{ID: p.id, Connect: p.connectOrExplain, Spec: spec, BeforeOp: p.checkOperation, CountedDirs: p.writableDirs()}
+	s.Link = &guest.Link{ID: p.id, Connect: p.connectOrExplain, Reconnects: true, Spec: spec, BeforeOp: p.checkOperation, CountedDirs: p.writableDirs()}
 	p.tryConnect = p.connectEarly
 	p.quit = s.Quit
 	p.hangUp = func() {
