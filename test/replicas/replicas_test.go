@@ -156,6 +156,12 @@ func TestReplicas(t *testing.T) {
 	testCrashes(t, "virtual", filepath.Join(t.TempDir(), "sandboxes"), 10)
 }
 
+// TestReplicasOnNamespace has programs of the host, and acts of several steps: stop, start, snapshot and
+// restore.
+func TestReplicasOnNamespace(t *testing.T) {
+	testCrashes(t, "namespace", filepath.Join(t.TempDir(), "sandboxes"), 10)
+}
+
 func TestReplicasOnKubernetes(t *testing.T) {
 	testCrashes(t, "kubernetes", clustertest.Namespace(t, nil), 50)
 }
@@ -308,6 +314,15 @@ func (w *worker) makeChange(ctx context.Context, c *client.Client) error {
 		b.exists, b.uncertain = false, false
 		return nil
 	}
+	if st, err := sb.Status(ctx); err != nil || st.State == atoll.Stopped {
+		if err == nil {
+			err = sb.Start(ctx) // a server was killed between stop and start
+		}
+		return err
+	}
+	if rand.IntN(4) == 0 && sb.Has((*atoll.Snapshotter)(nil)) && sb.Has((*atoll.Stopper)(nil)) {
+		return cycle(ctx, sb)
+	}
 	b.attempted++
 	n := strconv.Itoa(b.attempted)
 	if rand.IntN(2) == 0 {
@@ -323,6 +338,24 @@ func (w *worker) makeChange(ctx context.Context, c *client.Client) error {
 		b.acknowledged = b.attempted
 	}
 	return err
+}
+
+// cycle does acts of several steps that leave the files of a sandbox as they are.
+func cycle(ctx context.Context, sb *client.Sandbox) error {
+	if rand.IntN(2) == 0 {
+		if err := sb.Stop(ctx); err != nil {
+			return err
+		}
+		return sb.Start(ctx)
+	}
+	snapshot, err := sb.Snapshot(ctx, "")
+	if err != nil {
+		return err
+	}
+	if err := sb.Restore(ctx, snapshot.ID); err != nil {
+		return err
+	}
+	return sb.RemoveSnapshot(ctx, snapshot.ID)
 }
 
 func (w *worker) createSandbox(ctx context.Context, c *client.Client) error {
