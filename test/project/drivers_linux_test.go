@@ -317,6 +317,7 @@ func (w *fixture) testRefusedSyncs(dir, name string) {
 func (w *fixture) testMerges(dir, name string) {
 	w.t.Helper()
 	work := w.runGit(dir, "diff") + w.runGit(dir, "diff", "--cached") + w.runGit(dir, "stash", "list", "--format=%H")
+	w.runAtoll(1, dir, "diff", name, "feature/login", "--exit-code") // there are changes
 	w.runAtoll(0, dir, "merge", name, "feature/login", "--yes")
 	checkEqual(w.t, "what was merged", w.readFile(dir+"/login.h")+w.readFile(dir+"/deep/more.txt"), "void login(void);\nmore")
 	checkEqual(w.t, "uncommitted work after a merge", w.runGit(dir, "diff")+w.runGit(dir, "diff", "--cached")+w.runGit(dir, "stash", "list", "--format=%H"), work)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	"github.com/atoll-sandbox/atoll/internal/cli/exitcode"
 	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
 	"github.com/atoll-sandbox/atoll/internal/project"
 )
@@ -17,6 +18,7 @@ import (
 type lookFlags struct {
 	branch    string
 	committed bool
+	exitCode  bool // the exit status says whether there are changes
 	project.ReviewOptions
 }
 
@@ -30,7 +32,7 @@ yours, with uncommitted changes. The branch is fetched first; nothing of yours
 changes.
 
 The default BRANCH is that of the sandbox's main working tree.`,
-		Example:           "  atoll diff\n  atoll diff web --stat\n  atoll diff web feature/login",
+		Example:           "  atoll diff\n  atoll diff web --stat\n  atoll diff --exit-code >changes.patch || echo changed\n  atoll diff web feature/login",
 		Args:              app.CheckArgCount(0, 2, "at most the name of a sandbox and a branch"),
 		ValidArgsFunction: a.completeBranches(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -40,6 +42,7 @@ The default BRANCH is that of the sandbox's main working tree.`,
 	f.add(cmd)
 	cmd.Flags().BoolVar(&f.committed, "committed", false, "without uncommitted work")
 	cmd.Flags().BoolVar(&f.Brief, "stat", false, "only how many lines of each file")
+	cmd.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there are changes, with 0 if there are none")
 	return cmd
 }
 
@@ -88,5 +91,25 @@ func (a commands) showChanges(ctx context.Context, args []string, f lookFlags, s
 	}
 	v := f.ReviewOptions
 	v.Name, v.Branch = w.Name(), branch
-	return pairing.ExplainRefusal(a.App, w, a.StartPager(ctx, func(out io.Writer) error { return show(repo, ctx, out, v) }))
+	counted := &countingWriter{}
+	err = a.StartPager(ctx, func(out io.Writer) error {
+		counted.to = out
+		return show(repo, ctx, counted, v)
+	})
+	if err == nil && f.exitCode && counted.n > 0 {
+		return exitcode.Silent(exitcode.Problems)
+	}
+	return pairing.ExplainRefusal(a.App, w, err)
+}
+
+// countingWriter counts what it passes on.
+type countingWriter struct {
+	to io.Writer
+	n  int64
+}
+
+func (c *countingWriter) Write(b []byte) (int, error) {
+	n, err := c.to.Write(b)
+	c.n += int64(n)
+	return n, err
 }

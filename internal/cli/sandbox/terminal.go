@@ -198,7 +198,10 @@ sent.`,
 					return err
 				}
 			}
-			return sb.SendTerminal(cmd.Context(), args[1], text)
+			if err := sb.SendTerminal(cmd.Context(), args[1], text); err != nil {
+				return err
+			}
+			return a.PrintChange(app.Change{Action: "sent", Kind: "terminal", ID: sb.ID(), Name: args[1]})
 		},
 	}
 	cmd.Flags().BoolVarP(&literal, "literal", "l", false, "names of keys are text, too")

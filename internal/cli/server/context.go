@@ -253,13 +253,16 @@ func (a commands) saveContext(ctx context.Context, name string, e config.Endpoin
 		}
 		a.Progress("atoll: %s answers: version %s, you are %s", e.Host, info.Version, info.Owner)
 	}
-	return config.EditFile(a.Config.File, func(top *yaml.Node) error {
+	if err := config.EditFile(a.Config.File, func(top *yaml.Node) error {
 		config.PutContext(top, name, e)
 		if use {
 			config.SetNode(top, "context", config.NewScalar(name))
 		}
 		return nil
-	})
+	}); err != nil {
+		return err
+	}
+	return a.PrintChange(app.Change{Action: "added", Kind: "context", Name: name})
 }
 
 func (a commands) contextRm() *cobra.Command {
@@ -284,7 +287,7 @@ func (a commands) contextRm() *cobra.Command {
 
 // removeContexts removes contexts. Who used one of them is on this machine afterwards.
 func (a commands) removeContexts(names []string) error {
-	return config.EditFile(a.Config.File, func(top *yaml.Node) error {
+	if err := config.EditFile(a.Config.File, func(top *yaml.Node) error {
 		for _, name := range names {
 			if all := config.FindNode(top, "contexts"); all != nil {
 				config.RemoveNode(all, name)
@@ -297,7 +300,15 @@ func (a commands) removeContexts(names []string) error {
 			}
 		}
 		return nil
-	})
+	}); err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := a.PrintChange(app.Change{Action: "removed", Kind: "context", Name: name}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (a commands) loginCommand() *cobra.Command {

@@ -65,7 +65,8 @@ func (a commands) quotaSet() *cobra.Command {
 		Short: "Set the quota of an owner (needs the scope admin)",
 		Long: `Set the quota of an owner. Limits without a flag are those of the
 configuration; -1 means no limit.`,
-		Args: app.CheckArgCount(1, 1, "one owner"),
+		Example: "  atoll quota set team/alice --sandboxes 10 --disk 50g\n  atoll quota set team/alice --cost -1",
+		Args:    app.CheckArgCount(1, 1, "one owner"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o, err := atoll.ParseOwner(args[0])
 			if err != nil {
@@ -89,7 +90,10 @@ configuration; -1 means no limit.`,
 			if err != nil {
 				return err
 			}
-			return c.SetQuota(cmd.Context(), o, q)
+			if err := c.SetQuota(cmd.Context(), o, q); err != nil {
+				return err
+			}
+			return a.PrintChange(app.Change{Action: "set", Kind: "quota", Name: o.String()})
 		},
 	}
 	fl := cmd.Flags()
