@@ -23,8 +23,8 @@ const sentInputSize = 1 << 20
 // connBox holds the connection of a stream.
 type connBox struct{ conn }
 
-// conn returns the current connection.
-func (st *stream) conn() conn { return st.current.Load().(connBox).conn } //nolint:forcetypeassert // nothing else is stored
+// currentConn returns the current connection.
+func (st *stream) currentConn() conn { return st.current.Load().(connBox).conn } //nolint:forcetypeassert // nothing else is stored
 
 func (st *stream) setConn(c conn) { st.current.Store(connBox{c}) }
 
@@ -39,7 +39,7 @@ type sentInput struct {
 // writeInput sends a message with standard input. What is lost with the connection is sent again.
 func (st *stream) writeInput(message []byte) error {
 	if st.kept == nil {
-		return st.conn().Write(st.ctx, message)
+		return st.currentConn().Write(st.ctx, message)
 	}
 	st.inputOrder.Lock()
 	defer st.inputOrder.Unlock()
@@ -53,7 +53,7 @@ func (st *stream) writeInput(message []byte) error {
 	awaiting := in.awaiting
 	st.mu.Unlock()
 	if !awaiting {
-		_ = st.conn().Write(st.ctx, message) // see above
+		_ = st.currentConn().Write(st.ctx, message) // see above
 	}
 	return st.ctx.Err()
 }
@@ -89,7 +89,7 @@ func (st *stream) continueInput(received int64) error {
 	st.cond.Broadcast()
 	st.mu.Unlock()
 	for part := range slices.Chunk(rest, wire.MaxPayload) {
-		if st.conn().Write(st.ctx, append([]byte{byte(wire.Stdin)}, part...)) != nil {
+		if st.currentConn().Write(st.ctx, append([]byte{byte(wire.Stdin)}, part...)) != nil {
 			return nil // the connection is lost again
 		}
 	}
@@ -108,9 +108,9 @@ func (st *stream) countReceived(kind wire.Stream, n int) {
 	}
 }
 
-// reopen opens the connection of a command that goes on again, after it was lost. It returns lost,
+// reopenConn opens the connection of a command that goes on again, after it was lost. It returns lost,
 // with what else it knows, if that is final.
-func (st *stream) reopen(lost error) error {
+func (st *stream) reopenConn(lost error) error {
 	if st.kept == nil || st.ctx.Err() != nil || !errors.Is(lost, atoll.ErrUnavailable) {
 		return lost
 	}
@@ -120,7 +120,7 @@ func (st *stream) reopen(lost error) error {
 	ctx, cancel := context.WithTimeout(st.ctx, resumePatience)
 	defer cancel()
 	for wait := minRetryWait; ; wait = min(2*wait, maxResumeWait) {
-		err := st.resume(ctx)
+		err := st.resumeCommand(ctx)
 		if err == nil || ctx.Err() == nil && !errors.Is(err, atoll.ErrUnavailable) {
 			st.endReopen()
 			if err != nil {
@@ -159,13 +159,13 @@ func (st *stream) endReopen() {
 	st.reopening = false
 }
 
-// resume opens a connection on which the command continues.
-func (st *stream) resume(ctx context.Context) error {
+// resumeCommand opens a connection on which the command continues.
+func (st *stream) resumeCommand(ctx context.Context) error {
 	conn, err := st.c.openWebSocket(ctx, st.k, wire.ExecProtocol)
 	if err != nil {
 		return err
 	}
-	if old := st.conn(); old != nil {
+	if old := st.currentConn(); old != nil {
 		old.Close()
 	}
 	st.mu.Lock()

@@ -59,7 +59,7 @@ func (s *Sandbox) resumeExec(ctx context.Context, k call, cmd atoll.Cmd, w *wire
 	st := s.newCommandStream(k, nil, cmd, w)
 	st.ctx, st.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	unwatch := context.AfterFunc(ctx, func() { st.stop(contextError(ctx)) })
-	err := st.reopen(lost)
+	err := st.reopenConn(lost)
 	if !unwatch() || err != nil {
 		st.stop(nil)
 		return atoll.Exit{}, err
@@ -144,7 +144,7 @@ func (st *stream) runCommand(ctx context.Context, start *wire.ClientControl) (at
 	if st.ctx == nil {
 		st.ctx, st.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	}
-	defer func() { st.conn().Close() }()
+	defer func() { st.currentConn().Close() }()
 	defer st.stop(nil)
 	if start != nil {
 		if err := st.sendControl(*start); err != nil {
@@ -237,9 +237,9 @@ func (st *stream) readMessages() (*wire.Exit, error) {
 	b := buffers.Get().(*bytes.Buffer)
 	defer func() { releaseBuffer(b) }()
 	for {
-		if err := st.conn().Read(st.ctx, b); err != nil {
+		if err := st.currentConn().Read(st.ctx, b); err != nil {
 			err = st.connectionError(err)
-			if err = st.reopen(err); err != nil {
+			if err = st.reopenConn(err); err != nil {
 				return nil, err
 			}
 			continue
@@ -496,7 +496,7 @@ func (st *stream) forwardControl() {
 func (st *stream) pingServer() {
 	ctx, cancel := context.WithTimeout(st.ctx, pingTimeout)
 	defer cancel()
-	conn := st.conn()
+	conn := st.currentConn()
 	err := conn.Ping(ctx)
 	switch {
 	case err == nil:
@@ -536,5 +536,5 @@ func (st *stream) sendControl(m wire.ClientControl) error {
 	if err != nil {
 		return err
 	}
-	return st.conn().Write(st.ctx, append([]byte{byte(wire.Control)}, b...))
+	return st.currentConn().Write(st.ctx, append([]byte{byte(wire.Control)}, b...))
 }

@@ -391,7 +391,7 @@ func (d *Driver) connectShared(ctx context.Context, id string) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	if st := d.sandboxStatus(r); st.State != r.State {
+	if st := d.statusNow(r); st.State != r.State {
 		return nil, fmt.Errorf("%w: %s; start it", atoll.ErrUnavailable, st.Conditions[0].Message)
 	}
 	return d.connectGuest(ctx, id)

@@ -121,8 +121,21 @@ func (d *Driver) List(context.Context) ([]atoll.Status, error) {
 // isUnfinished reports whether a sandbox was never created completely.
 func isUnfinished(r *record) bool { return r.State == atoll.Starting }
 
-// sandboxStatus returns the status of a sandbox.
+// sandboxStatus returns the status of a sandbox whose lock the caller does not hold. Without a
+// process 1 it may be in the middle of an act: the status is that after it.
 func (d *Driver) sandboxStatus(r *record) atoll.Status {
+	s := d.statusNow(r)
+	if s.State != atoll.Failed {
+		return s
+	}
+	if settled, err := d.stateHome().LoadSettled(r.ID); err == nil {
+		return d.statusNow(settled)
+	}
+	return s
+}
+
+// statusNow returns the status of a sandbox as its record and its process 1 are now.
+func (d *Driver) statusNow(r *record) atoll.Status {
 	s := atoll.Status{
 		ID: r.ID, Name: r.Spec.Name, Driver: d.Name(), State: r.State, Labels: r.Spec.Labels, Isolation: isolationName(r), Created: r.Created, Active: r.Created,
 	}

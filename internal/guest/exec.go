@@ -237,7 +237,7 @@ func (x *execStream) nextFrame(buf *[frameHeadSize + maxFrame]byte, discard bool
 	f, p, err := readFrame(x.stream(), &b)
 	for err != nil {
 		var again bool
-		if again, err = x.resume(err); again && err == nil {
+		if again, err = x.resumeCommand(err); again && err == nil {
 			f, p, err = readFrame(x.stream(), &b)
 			continue
 		}

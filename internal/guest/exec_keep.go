@@ -61,8 +61,8 @@ func newCommandID() string {
 	return "c" + hex.EncodeToString(b[:])
 }
 
-// keeps reports whether the guest can keep commands.
-func (c *Client) keeps() bool { return c.version >= keepVersion }
+// keepsCommands reports whether the guest can keep commands.
+func (c *Client) keepsCommands() bool { return c.version >= keepVersion }
 
 // resumption continues the channel of a kept command on new connections. The stream's reading lock
 // guards it.
@@ -104,7 +104,7 @@ func (l *Link) ResumeExec(ctx context.Context, streams atoll.Cmd, from atoll.Res
 	defer cancel()
 	received := [2]int64{from.Stdout, from.Stderr}
 	err = l.runOp(ctx, "exec", func(c *Client) error {
-		if !c.keeps() {
+		if !c.keepsCommands() {
 			return fmt.Errorf("%w: the guest of this sandbox is older and keeps no commands", atoll.ErrUnsupported)
 		}
 		var reply resumeReply
@@ -175,9 +175,9 @@ const (
 	reconnectMax = 2 * time.Second
 )
 
-// resume continues on a new channel after the connection was lost. It returns false if the loss is
+// resumeCommand continues on a new channel after the connection was lost. It returns false if the loss is
 // final; cause is then why. The caller holds x.reading.
-func (x *execStream) resume(cause error) (bool, error) {
+func (x *execStream) resumeCommand(cause error) (bool, error) {
 	r := x.resumed
 	if r == nil || !r.c.mux.IsClosed() || x.ctx.Err() != nil {
 		return false, cause
@@ -194,7 +194,7 @@ func (x *execStream) resume(cause error) (bool, error) {
 		_ = st.SetReadDeadline(time.Now().Add(guestTimeout)) // streams support deadlines
 		_ = writeFrame(st, FrameKill, nil)                   // fails if the connection is lost again
 	}
-	return true, x.stdin.resend(x, reply)
+	return true, x.stdin.resendInput(x, reply)
 }
 
 // countOutput counts output, and tells the guest from time to time. The caller holds x.reading.
@@ -247,8 +247,8 @@ func (s *sentInput) add(b []byte) {
 	}
 }
 
-// resend sends the input that the guest does not have on a new channel. The caller holds x.sending.
-func (s *sentInput) resend(x *execStream, reply resumeReply) error {
+// resendInput sends the input that the guest does not have on a new channel. The caller holds x.sending.
+func (s *sentInput) resendInput(x *execStream, reply resumeReply) error {
 	if x.cmd.Stdin == nil {
 		return nil
 	}

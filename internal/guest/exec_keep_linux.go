@@ -44,7 +44,7 @@ func (r *keptRegistry) add(k *keptCommand) error {
 	return nil
 }
 
-func (r *keptRegistry) remove(k *keptCommand) {
+func (r *keptRegistry) removeCommand(k *keptCommand) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.dropEnded(k)
@@ -96,7 +96,7 @@ func (s *Server) execKept(h *host, st *yamux.Stream, q *Request, cmd *atoll.Cmd)
 	var err error
 	k.command, err = s.startCommand(cmd, q.Input)
 	if err != nil {
-		s.kept.remove(k)
+		s.kept.removeCommand(k)
 	}
 	var not *startFailure
 	switch {
@@ -119,7 +119,7 @@ func (s *Server) execKept(h *host, st *yamux.Stream, q *Request, cmd *atoll.Cmd)
 // run copies the streams until the command has ended, and keeps its end until a host has it.
 func (k *keptCommand) run(s *Server, timeout time.Duration) {
 	defer s.scheduleTidy()
-	defer s.kept.remove(k)
+	defer s.kept.removeCommand(k)
 	var late sync.WaitGroup
 	if k.stdin != nil {
 		late.Go(k.copyStdin)

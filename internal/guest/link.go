@@ -154,7 +154,7 @@ func (l *Link) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	l.completeCmd(&cmd)
 	var exit atoll.Exit
 	err := l.runOp(ctx, "exec", func(c *Client) (err error) {
-		if !c.keeps() {
+		if !c.keepsCommands() {
 			exit, err = c.Exec(ctx, cmd)
 			return err
 		}

@@ -46,7 +46,7 @@ func Restore(ctx context.Context, r io.Reader, home string) (m Manifest, err err
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 	}()
-	if m, err = unpack(ctx, r, dir); err != nil {
+	if m, err = unpackArchive(ctx, r, dir); err != nil {
 		return m, fmt.Errorf("restore: %w", err)
 	}
 	if err := syncTree(dir); err != nil {
@@ -104,8 +104,8 @@ type unpacker struct {
 	entries int
 }
 
-// unpack unpacks an archive into an empty directory.
-func unpack(ctx context.Context, r io.Reader, dir string) (m Manifest, err error) {
+// unpackArchive unpacks an archive into an empty directory.
+func unpackArchive(ctx context.Context, r io.Reader, dir string) (m Manifest, err error) {
 	z, err := gzip.NewReader(r)
 	if err != nil {
 		return m, fmt.Errorf("%w: no backup: %w", atoll.ErrInvalid, err)

@@ -4,5 +4,5 @@ package diskreserve
 
 import "os"
 
-// allocate allocates the space of a file.
-func allocate(f *os.File, size int64) error { return writeZeros(f, size) }
+// allocateSpace allocates the space of a file.
+func allocateSpace(f *os.File, size int64) error { return writeZeros(f, size) }

@@ -47,7 +47,7 @@ func Open(dir string) (*Reserve, error) {
 func (r *Reserve) Check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	held, free, err := r.occupy()
+	held, free, err := r.occupySpace()
 	if err != nil {
 		return fmt.Errorf("reserve: %w", err)
 	}
@@ -105,9 +105,9 @@ func (r *Reserve) heldBytes() int64 {
 	return info.Size()
 }
 
-// occupy fills the reserve up, as far as the disk has space and the file can be written: a home works
+// occupySpace fills the reserve up, as far as the disk has space and the file can be written: a home works
 // without a reserve. It returns the bytes that are occupied and those that are free.
-func (r *Reserve) occupy() (held, free int64, err error) {
+func (r *Reserve) occupySpace() (held, free int64, err error) {
 	held = r.heldBytes()
 	free, _, err = diskSpace(r.dir)
 	if more := min(r.size-held, free); err != nil || more <= 0 {
@@ -117,7 +117,7 @@ func (r *Reserve) occupy() (held, free int64, err error) {
 	if err != nil {
 		return held, free, nil //nolint:nilerr // as the comment says
 	}
-	if allocate(f, held+min(r.size-held, free)) != nil {
+	if allocateSpace(f, held+min(r.size-held, free)) != nil {
 		_ = f.Truncate(held) // others have used the space
 	}
 	_ = f.Close() // its content does not matter

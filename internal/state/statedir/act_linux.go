@@ -1,10 +1,12 @@
 package statedir
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -50,6 +52,28 @@ func (h *Home[T]) recoverIdle(id string) {
 	}
 	defer held.Close()
 	_ = h.recoverAct(id) // see above
+}
+
+// settleTimeout bounds how long LoadSettled waits.
+const settleTimeout = 5 * time.Second
+
+// LoadSettled is like LoadRecovered, but waits for the end of an act in progress for a few seconds:
+// the process that does it may have been killed a moment ago. The caller does not hold the lock.
+func (h *Home[T]) LoadSettled(id string) (*T, error) {
+	if !journal.IsBegun(h.Path(id)) {
+		return h.Load(id)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
+	defer cancel()
+	held, err := h.Lock(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer held.Close()
+	if err := h.recoverAct(id); err != nil {
+		return nil, err
+	}
+	return h.Load(id)
 }
 
 // lockExisting locks a directory with a lock file if nobody else has the lock.
