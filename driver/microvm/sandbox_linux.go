@@ -113,7 +113,7 @@ func (d *Driver) List(context.Context) ([]atoll.Status, error) {
 	if err != nil {
 		return nil, &atoll.Error{Op: "list", Err: err}
 	}
-	_ = d.diskStore().RemoveUnfinished() // the next List tries again
+	_ = errors.Join(d.diskStore().RemoveUnfinished(), d.imageStore().RemoveUnfinished()) // the next List tries again
 	return list, nil
 }
 
