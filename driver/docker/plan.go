@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -46,6 +47,8 @@ type plan struct {
 	dir     string            // of the sandbox on this host
 	program string            // the guest, on this host
 	files   map[string]string // files of this host that are mounted, by their path inside
+
+	makeImage func(ctx context.Context) error // makes image; nil: it exists
 }
 
 // containerConfig returns the configuration of a container for the engine.
