@@ -117,7 +117,7 @@ func (d *Driver) buildSandbox(ctx context.Context, e *engine, p *plan) (_ *Sandb
 	if s := path.Clean(p.spec.Dir); s != "/" && !isMounted(&p.spec, s) {
 		p.guest.Dir = s // in an image it usually belongs to root
 	}
-	p.spec.ID, p.created, p.dir = p.id, time.Now(), d.sandboxDir(p.id)
+	p.spec.ID, p.created, p.dir, p.first = p.id, time.Now(), d.sandboxDir(p.id), true
 	if p.program, err = d.Helpers.Find("atoll-guest"); err != nil {
 		return nil, err
 	}

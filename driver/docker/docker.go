@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 
@@ -222,8 +223,8 @@ func (d *Driver) isCreating(id string) bool {
 
 // removeOrphan reports whether a container belongs to no sandbox, and removes it: the engine has created it
 // after the process that asked for it had died, and its creation was undone.
-func (d *Driver) removeOrphan(ctx context.Context, e *engine, id, state string) bool {
-	if state != "created" {
+func (d *Driver) removeOrphan(ctx context.Context, e *engine, id string, c *container.Summary) bool {
+	if c.State != "created" || c.Labels[labelFirst] == "" { // otherwise it may have files
 		return false
 	}
 	if _, err := os.Lstat(d.sandboxDir(id)); !errors.Is(err, fs.ErrNotExist) {
@@ -244,12 +245,13 @@ func (d *Driver) List(ctx context.Context) ([]atoll.Status, error) {
 	if err != nil {
 		return nil, &atoll.Error{Op: "list", Err: e.markError(err)}
 	}
+	d.removeEmpty(found.Items)
 	list := make([]atoll.Status, 0, len(found.Items))
 	seen := make(map[string]int)
 	for _, c := range found.Items {
 		id := c.Labels[labelID]
 		spec, err := specOf(c.Labels)
-		if atoll.CheckID(id) != nil || err != nil || c.State == "removing" || c.State == "dead" || d.isCreating(id) || d.removeOrphan(ctx, e, id, string(c.State)) {
+		if atoll.CheckID(id) != nil || err != nil || c.State == "removing" || c.State == "dead" || d.isCreating(id) || d.removeOrphan(ctx, e, id, &c) {
 			continue
 		}
 		st := sandboxStatus(id, &spec, stateOfWord(string(c.State)))

@@ -250,3 +250,30 @@ func TestPausedInTurns(t *testing.T) {
 		}
 	}
 }
+
+// TestListKeepsRestoredContainer lists a stopped sandbox that was restored, whose container never ran and whose directory is
+// lost: it has files, unlike a container that the engine has created for a process that had died.
+func TestListKeepsRestoredContainer(t *testing.T) {
+	d := newDriver(t)
+	sb := createTestSandbox(t, d, atoll.Spec{})
+	runShell(t, sb, atoll.Cmd{Shell: "echo kept > /tmp/f"})
+	if _, err := atoll.Snapshot(t.Context(), sb, "point"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(atoll.Stop(t.Context(), sb), atoll.Restore(t.Context(), sb, "point")); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(d.Dir, sb.ID())
+	if err := os.Rename(dir, dir+".x"); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := d.List(t.Context()); err != nil || len(list) != 1 || list[0].State != atoll.Stopped {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if err := errors.Join(os.Rename(dir+".x", dir), atoll.Start(t.Context(), sb)); err != nil {
+		t.Fatal(err)
+	}
+	if got := runShell(t, sb, atoll.Cmd{Shell: "cat /tmp/f"}); got != "kept\n" {
+		t.Errorf("got %q", got)
+	}
+}

@@ -7,8 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
 	"github.com/atoll-sandbox/atoll"
@@ -365,34 +368,50 @@ func (s *Sandbox) replaceContainer(ctx context.Context) error {
 	return s.e.contextError(ctx, err)
 }
 
-// recoverAll recovers from the acts of dead processes in this home, and removes directories that they have left.
+// recoverAll recovers from the acts of dead processes in this home, and removes what removals have left.
 func (d *Driver) recoverAll(ctx context.Context, e *engine) {
 	entries, err := os.ReadDir(d.baseDir())
 	if err != nil {
 		return // there are no sandboxes, or none can be recovered now
 	}
 	for _, entry := range entries {
-		name := entry.Name()
-		if len(name) > len(removedPrefix) && name[:len(removedPrefix)] == removedPrefix {
+		switch name := entry.Name(); {
+		case strings.HasPrefix(name, removedPrefix):
 			_ = os.RemoveAll(filepath.Join(d.baseDir(), name)) // the next call tries again
+		case entry.IsDir() && atoll.CheckID(name) == nil:
+			d.recoverIdle(ctx, e, name)
 		}
-		if !entry.IsDir() || atoll.CheckID(name) != nil {
-			continue
-		}
-		d.recoverIdle(ctx, e, name)
-		d.removeEmpty(name)
 	}
 }
 
-// removeEmpty removes the directory of a sandbox whose creation was interrupted before it was recorded.
-func (d *Driver) removeEmpty(id string) {
+// removeEmpty removes the directories of sandboxes whose creation was interrupted before it was recorded: they are
+// empty, and have no container.
+func (d *Driver) removeEmpty(containers []container.Summary) {
+	entries, err := os.ReadDir(d.baseDir())
+	if err != nil {
+		return // likewise
+	}
+	for _, entry := range entries {
+		id := entry.Name()
+		exists := func(c container.Summary) bool { return c.Labels[labelID] == id }
+		if entry.IsDir() && atoll.CheckID(id) == nil && d.isEmpty(id) && !slices.ContainsFunc(containers, exists) {
+			d.removeIdle(id)
+		}
+	}
+}
+
+// isEmpty reports whether there is nothing in the directory of a sandbox, which is not new.
+func (d *Driver) isEmpty(id string) bool {
 	info, err := os.Lstat(d.sandboxDir(id))
 	if err != nil || time.Since(info.ModTime()) < staleAge {
-		return
+		return false
 	}
-	if entries, err := os.ReadDir(d.sandboxDir(id)); err != nil || len(entries) > 1 || len(entries) == 1 && entries[0].Name() != actsDir {
-		return
-	}
+	entries, err := os.ReadDir(d.sandboxDir(id))
+	return err == nil && (len(entries) == 0 || len(entries) == 1 && entries[0].Name() == actsDir)
+}
+
+// removeIdle removes the directory of a sandbox on which there is no act.
+func (d *Driver) removeIdle(id string) {
 	held, err := d.lockActs(id, tryLock)
 	if err != nil || held == nil {
 		return
