@@ -20,22 +20,22 @@ import (
 // killTimeout bounds each operation on a sandbox whose process was killed.
 const killTimeout = 2 * time.Minute
 
-// killsPerAct is how many instants of each act are tried, unless $ATOLL_KILLS says more.
-const killsPerAct = 8
-
 // The marker is a file with one line for each state of a sandbox.
 const (
-	markerDir  = "/workspace/kill"
-	oldMarker  = "old"
-	newMarker  = "new"
-	killedName = "killed"
+	markerDir    = "/workspace/kill"
+	oldMarker    = "old"
+	newMarker    = "new"
+	noMarker     = "none" // there are no files
+	killedName   = "killed"
+	killedTarget = "8.8.8.8:443"
 )
 
 // KillAtEveryStep kills a process at every step of every act that changes sandboxes of a driver, and
 // checks what the next process finds: the sandbox is what it was before the act or is what it is
 // after it, it answers, and nothing is half there. open opens the driver whose sandboxes are in a
-// directory. The test has to call nothing else: it runs in the processes that are killed.
-func KillAtEveryStep(t *testing.T, open func(t testing.TB, dir string) atoll.Driver) {
+// directory. perAct is how many steps of each act are tried, spread evenly, unless $ATOLL_KILLS is another number
+// or "all". The test has to call nothing else: it runs in the processes that are killed.
+func KillAtEveryStep(t *testing.T, perAct int, open func(t testing.TB, dir string) atoll.Driver) {
 	t.Helper()
 	var task killTask
 	if killtest.Task(t, &task) {
@@ -46,7 +46,7 @@ func KillAtEveryStep(t *testing.T, open func(t testing.TB, dir string) atoll.Dri
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &killSuite{dir: dir, open: open}
+	k := &killSuite{dir: dir, open: open, perAct: perAct}
 	k.reopenDriver(t)
 	t.Cleanup(func() {
 		k.destroyAll(t)
@@ -92,15 +92,16 @@ func (task *killTask) run(t *testing.T, open func(testing.TB, string) atoll.Driv
 
 // killAct is an act that a process is killed in.
 type killAct struct {
-	name    string
-	ability any                                                                // that the sandbox needs; nil: none
-	fresh   bool                                                               // each kill has a new sandbox
-	prepare func(k *killSuite, t *testing.T, sb atoll.Sandbox)                 // brings a running sandbox into the state before; nil: it is
-	do      func(ctx context.Context, d atoll.Driver, sb atoll.Sandbox) error  // in the process that is killed
-	before  atoll.State                                                        // state of the sandbox before
-	after   atoll.State                                                        // and after; Destroyed: it does not exist
-	marker  string                                                             // content of the marker after the act; empty: as before
-	check   func(k *killSuite, t *testing.T, sb atoll.Sandbox, completed bool) // more that has to hold; nil: nothing
+	name      string
+	ability   any                                                                // that the sandbox needs; nil: none
+	fresh     bool                                                               // each kill has a new sandbox
+	prepare   func(k *killSuite, t *testing.T, sb atoll.Sandbox)                 // brings a running sandbox into the state before; nil: it is
+	do        func(ctx context.Context, d atoll.Driver, sb atoll.Sandbox) error  // in the process that is killed
+	before    atoll.State                                                        // state of the sandbox before
+	after     atoll.State                                                        // and after; Destroyed: it does not exist
+	marker    string                                                             // content of the marker after the act; empty: as before
+	check     func(k *killSuite, t *testing.T, sb atoll.Sandbox, completed bool) // more that has to hold; nil: nothing
+	checkGone func(k *killSuite, t *testing.T)                                   // more that has to hold when the sandbox does not exist; nil: nothing
 }
 
 var killActs = []killAct{
@@ -181,6 +182,47 @@ var killActs = []killAct{
 		check: checkKilledFork,
 	},
 	{
+		name: "set network", ability: new(atoll.NetworkController), before: atoll.Running, after: atoll.Running,
+		prepare: func(_ *killSuite, t *testing.T, sb atoll.Sandbox) {
+			requireNoError(t, "set network", sb.(atoll.NetworkController).SetNetwork(t.Context(), atoll.Network{}))
+		},
+		do: func(ctx context.Context, _ atoll.Driver, sb atoll.Sandbox) error {
+			return sb.(atoll.NetworkController).SetNetwork(ctx, atoll.Network{Allow: []string{killedTarget}})
+		},
+		check: checkKilledNetwork,
+	},
+	{
+		name: "fresh start", ability: new(atoll.FreshStarter), before: atoll.Stopped, after: atoll.Running, marker: noMarker,
+		prepare: func(k *killSuite, t *testing.T, sb atoll.Sandbox) {
+			k.writeMarker(t, sb, oldMarker)
+			requireNoError(t, "stop", sb.(atoll.Stopper).Stop(t.Context()))
+		},
+		do: func(ctx context.Context, _ atoll.Driver, sb atoll.Sandbox) error {
+			return sb.(atoll.FreshStarter).StartFresh(ctx)
+		},
+	},
+	{
+		name: "keep disk", ability: new(atoll.DiskKeeper), fresh: true, before: atoll.Running, after: atoll.Destroyed,
+		do: func(ctx context.Context, _ atoll.Driver, sb atoll.Sandbox) error {
+			return sb.(atoll.DiskKeeper).DestroyKeepDisk(ctx, killedName)
+		},
+		checkGone: checkKilledDisk,
+	},
+	{
+		name: "remove disk", ability: new(atoll.DiskKeeper), fresh: true, before: atoll.Running, after: atoll.Running,
+		prepare: func(k *killSuite, t *testing.T, _ atoll.Sandbox) {
+			requireNoError(t, "keep disk", k.newSandbox(t).(atoll.DiskKeeper).DestroyKeepDisk(t.Context(), killedName))
+		},
+		do: func(ctx context.Context, d atoll.Driver, _ atoll.Sandbox) error {
+			return d.(atoll.DiskStore).RemoveDisk(ctx, killedName)
+		},
+		check: func(k *killSuite, t *testing.T, _ atoll.Sandbox, completed bool) {
+			if removed := !k.removeKilledDisk(t); completed && !removed {
+				t.Error("the disk exists")
+			}
+		},
+	},
+	{
 		name: "destroy", fresh: true, before: atoll.Running, after: atoll.Destroyed,
 		do: func(ctx context.Context, _ atoll.Driver, sb atoll.Sandbox) error { return sb.Destroy(ctx) },
 	},
@@ -195,10 +237,11 @@ func requireNoError(t *testing.T, what string, err error) {
 
 // killSuite is the process that looks at what killed ones have left.
 type killSuite struct {
-	dir   string
-	open  func(testing.TB, string) atoll.Driver
-	d     atoll.Driver
-	clean []string // the names in dir when there is no sandbox
+	dir    string
+	open   func(testing.TB, string) atoll.Driver
+	perAct int // kills
+	d      atoll.Driver
+	clean  []string // the names in dir when there is no sandbox
 }
 
 // reopenDriver opens the driver as a new process would.
@@ -225,6 +268,14 @@ func (k *killSuite) findClean(t *testing.T) {
 	if forker, ok := sb.(atoll.Forker); ok && hasAbility(sb, new(atoll.Forker)) {
 		_, err := forker.Fork(t.Context(), "", atoll.Spec{})
 		requireNoError(t, "fork", err)
+	}
+	if s, ok := sb.(atoll.Stopper); ok && hasAbility(sb, new(atoll.Stopper)) {
+		requireNoError(t, "stop", s.Stop(t.Context()))
+		requireNoError(t, "start", s.Start(t.Context()))
+	}
+	if s, ok := sb.(atoll.DiskKeeper); ok && hasAbility(sb, new(atoll.DiskKeeper)) {
+		requireNoError(t, "keep disk", s.DestroyKeepDisk(t.Context(), killedName))
+		k.removeKilledDisk(t)
 	}
 	k.destroyAll(t)
 	k.clean = k.listFiles(t)
@@ -277,7 +328,7 @@ func (k *killSuite) readMarker(t *testing.T, sb atoll.Sandbox) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), killTimeout)
 	defer cancel()
-	exit, err := sb.Exec(ctx, atoll.Cmd{Shell: fmt.Sprintf("cat %[1]s/[1-5]", markerDir)})
+	exit, err := sb.Exec(ctx, atoll.Cmd{Shell: fmt.Sprintf("[ -e %[1]s ] || echo %[2]s %[2]s %[2]s %[2]s %[2]s; [ ! -e %[1]s ] || cat %[1]s/[1-5]", markerDir, noMarker)})
 	if err != nil || exit.Code != 0 {
 		t.Errorf("the sandbox does not answer: %d %s, %v", exit.Code, exit.Stderr, err)
 		return ""
@@ -309,7 +360,7 @@ func (k *killSuite) killDuring(t *testing.T, act killAct) {
 	if !full.Ended {
 		t.Fatalf("the act failed: %s", full.Output)
 	}
-	points := killtest.Points(t, full.Calls, killsPerAct)
+	points := killtest.Points(t, full.Calls, k.perAct)
 	t.Logf("%d calls change something; killed at %d of them", full.Calls, len(points))
 	for _, call := range points {
 		k.killOnce(t, act, call)
@@ -336,6 +387,15 @@ func hasInterface(sb atoll.Sandbox, ability any) bool {
 		return ok
 	case *atoll.Forker:
 		_, ok := sb.(atoll.Forker)
+		return ok
+	case *atoll.NetworkController:
+		_, ok := sb.(atoll.NetworkController)
+		return ok
+	case *atoll.FreshStarter:
+		_, ok := sb.(atoll.FreshStarter)
+		return ok
+	case *atoll.DiskKeeper:
+		_, ok := sb.(atoll.DiskKeeper)
 		return ok
 	}
 	return false
@@ -404,6 +464,9 @@ func (k *killSuite) checkLeft(t *testing.T, act killAct, id string, completed bo
 	}
 	if sb != nil && act.after == atoll.Destroyed && completed {
 		t.Error("the sandbox exists")
+	}
+	if sb == nil && act.checkGone != nil {
+		act.checkGone(k, t)
 	}
 	if act.fresh || t.Failed() {
 		k.destroyAll(t)
@@ -496,6 +559,44 @@ func checkKilledFork(k *killSuite, t *testing.T, sb atoll.Sandbox, completed boo
 		}
 		requireNoError(t, "destroy the fork", fork.Destroy(t.Context()))
 	}
+}
+
+// checkKilledNetwork checks that the rules are the old or the new ones, and that they decide.
+func checkKilledNetwork(_ *killSuite, t *testing.T, sb atoll.Sandbox, completed bool) {
+	t.Helper()
+	c, err := sb.(atoll.NetworkController).CheckNetwork(t.Context(), killedTarget)
+	requireNoError(t, "check the network", err)
+	if completed && !c.Allowed {
+		t.Errorf("the rules are the old ones: %+v", c)
+	}
+}
+
+// checkKilledDisk checks that the disk of a sandbox that was removed is kept, with its files, and removes it.
+func checkKilledDisk(k *killSuite, t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), killTimeout)
+	defer cancel()
+	sb, err := k.d.Create(ctx, atoll.Spec{VM: &atoll.VM{Disk: killedName}})
+	requireNoError(t, "create a sandbox with the kept disk", err)
+	if got := k.readMarker(t, sb); got != oldMarker {
+		t.Errorf("the kept disk has the %q files", got)
+	}
+	requireNoError(t, "destroy the sandbox with the kept disk", sb.Destroy(ctx))
+	if !k.removeKilledDisk(t) {
+		t.Error("the disk is lost")
+	}
+}
+
+// removeKilledDisk removes the kept disk, and reports whether it existed.
+func (k *killSuite) removeKilledDisk(t *testing.T) bool {
+	t.Helper()
+	disks := k.d.(atoll.DiskStore)
+	list, err := disks.Disks(t.Context())
+	requireNoError(t, "list disks", err)
+	for _, disk := range list {
+		requireNoError(t, "remove the disk", disks.RemoveDisk(t.Context(), disk.Name))
+	}
+	return len(list) > 0
 }
 
 // destroyAll destroys all sandboxes of the driver.

@@ -26,6 +26,7 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/internal/grace"
 	"github.com/atoll-sandbox/atoll/internal/egress"
 	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 )
 
 // Create creates a sandbox. It pulls an image that the engine does not have.
@@ -116,60 +117,92 @@ func (d *Driver) buildSandbox(ctx context.Context, e *engine, p *plan) (_ *Sandb
 	if s := path.Clean(p.spec.Dir); s != "/" && !isMounted(&p.spec, s) {
 		p.guest.Dir = s // in an image it usually belongs to root
 	}
-	p.spec.ID, p.created, p.dir = p.id, time.Now(), d.sandboxDir(p.id)
+	p.spec.ID, p.created, p.dir, p.first = p.id, time.Now(), d.sandboxDir(p.id), true
 	if p.program, err = d.Helpers.Find("atoll-guest"); err != nil {
 		return nil, err
 	}
-	if err := d.makeDir(ctx, e, p.id); err != nil {
+	held, err := d.makeDir(ctx, e, p.id)
+	if err != nil {
 		return nil, err
+	}
+	defer held.Close()
+	act, err := journal.Begin(d.actsDir(p.id), actCreate, actArgs{Engine: e.host, Created: p.created})
+	if err != nil {
+		return nil, errors.Join(err, d.removeDir(p.id))
 	}
 	s := d.newHandle(e, p.id, p.spec)
 	s.created = p.created
-	if err := d.prepareProxy(p); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(p.dir))
+	if err := s.fill(ctx, p); err != nil {
+		s.hangUp()
+		return nil, errors.Join(err, d.endAct(ctx, e, p.id, act))
 	}
-	if err := d.makeContainer(ctx, e, p, s.mainContainer()); err != nil {
-		err = errors.Join(e.contextError(ctx, err), d.undoCreate(ctx, s, !errors.Is(err, atoll.ErrExists)))
-		return nil, err
-	}
-	if err = s.bootContainer(ctx, s.mainContainer()); err == nil {
-		err = s.makeWorkingDir(ctx)
-	}
-	if err != nil {
-		return nil, errors.Join(err, d.undoCreate(ctx, s, true))
-	}
-	return s, nil
+	return s, act.End()
 }
 
-// undoCreate removes everything that a failed Create has created.
-func (d *Driver) undoCreate(ctx context.Context, s *Sandbox, container bool) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	s.hangUp()
-	var err error
-	if container {
-		err = s.e.removeSandbox(ctx, s.id)
-	}
-	return errors.Join(err, os.RemoveAll(s.hostDir()))
-}
-
-// makeDir creates the directory of a sandbox on this host. A directory that a crash has left is replaced.
-func (d *Driver) makeDir(ctx context.Context, e *engine, id string) error {
-	dir := d.sandboxDir(id)
-	err := os.Mkdir(dir, 0o700)
-	if errors.Is(err, fs.ErrExist) {
-		if _, err := e.inspectContainer(ctx, containerName(id)); !errors.Is(err, atoll.ErrNotFound) {
-			return errors.Join(fmt.Errorf("id %s: %w", id, atoll.ErrExists), err)
-		}
-		if err := os.RemoveAll(dir); err != nil {
+// fill makes the container of a new sandbox, whose directory exists, and starts it.
+func (s *Sandbox) fill(ctx context.Context, p *plan) error {
+	if p.makeImage != nil {
+		if err := p.makeImage(ctx); err != nil {
 			return err
 		}
-		err = os.Mkdir(dir, 0o700)
 	}
-	if err != nil || !e.reachesSockets() {
+	if err := s.d.makeRunDir(s.e, s.id); err != nil {
 		return err
 	}
-	run := filepath.Join(dir, "run")
+	if err := s.d.prepareProxy(p); err != nil {
+		return err
+	}
+	if err := s.d.makeContainer(ctx, s.e, p, s.mainContainer()); err != nil {
+		return s.e.contextError(ctx, err)
+	}
+	if err := s.bootContainer(ctx, s.mainContainer()); err != nil {
+		return err
+	}
+	return s.makeWorkingDir(ctx)
+}
+
+// makeDir creates the directory of a sandbox on this host, and locks it until the returned file is closed. A
+// directory that is left of a sandbox whose container was removed is replaced.
+func (d *Driver) makeDir(ctx context.Context, e *engine, id string) (*os.File, error) {
+	exists := fmt.Errorf("id %s: %w", id, atoll.ErrExists)
+	err := os.Mkdir(d.sandboxDir(id), 0o700)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	left := err != nil
+	held, err := d.lockActs(id, tryLock)
+	if errors.Is(err, errBusy) || err == nil && held == nil {
+		return nil, exists // another process creates or removes it now
+	}
+	if err != nil || !left {
+		return held, err
+	}
+	err = d.recoverLocked(ctx, e, id)
+	if err == nil {
+		if _, err = e.inspectContainer(ctx, containerName(id)); err == nil {
+			err = exists
+		} else if errors.Is(err, atoll.ErrNotFound) {
+			err = d.removeDir(id)
+		}
+	}
+	if err = errors.Join(err, held.Close()); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(d.sandboxDir(id), 0o700); err != nil {
+		return nil, errors.Join(exists, err)
+	}
+	if held, err = d.lockActs(id, tryLock); err == nil && held == nil || errors.Is(err, errBusy) {
+		err = exists
+	}
+	return held, err
+}
+
+// makeRunDir creates the directory of the guest's socket.
+func (d *Driver) makeRunDir(e *engine, id string) error {
+	if !e.reachesSockets() {
+		return nil
+	}
+	run := filepath.Join(d.sandboxDir(id), "run")
 	if err := os.Mkdir(run, 0o700); err != nil {
 		return err
 	}

@@ -7,17 +7,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/helper"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 )
 
 // The limits of a sandbox where its Spec has 0.
@@ -203,48 +207,63 @@ func (d *Driver) open(ctx context.Context, id string) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := e.inspectContainer(ctx, containerName(id))
-	if errors.Is(err, atoll.ErrNotFound) {
-		c, err = e.finishRestore(ctx, id)
+	d.recoverIdle(ctx, e, id)
+	s, err := d.openHandle(ctx, e, id)
+	if err == nil && d.isCreating(id) {
+		err = atoll.ErrNotFound // it is not created yet
 	}
-	if err != nil {
-		return nil, err
-	}
-	if c.Config == nil || c.Config.Labels[labelHome] != e.home {
-		return nil, fmt.Errorf("%w: the container belongs to another home", atoll.ErrNotFound)
-	}
-	spec, err := specOf(c.Config.Labels)
-	if err != nil {
-		return nil, err
-	}
-	s := d.newHandle(e, id, spec)
-	s.known, s.fresh = stateOf(c.State), true
-	s.created = parseTime(c.Created)
-	return s, nil
+	return s, err
 }
 
-// List returns the sandboxes that have a container, oldest first.
+// isCreating reports whether another call or process creates a sandbox.
+func (d *Driver) isCreating(id string) bool {
+	name, err := journal.ReadName(d.actsDir(id))
+	return err == nil && name == actCreate
+}
+
+// removeOrphan reports whether a container belongs to no sandbox, and removes it: the engine has created it
+// after the process that asked for it had died, and its creation was undone.
+func (d *Driver) removeOrphan(ctx context.Context, e *engine, id string, c *container.Summary) bool {
+	if c.State != "created" || c.Labels[labelFirst] == "" { // otherwise it may have files
+		return false
+	}
+	if _, err := os.Lstat(d.sandboxDir(id)); !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	return e.removeSandbox(ctx, id) == nil
+}
+
+// List returns the sandboxes that have a container, oldest first. It finishes or undoes what dead processes have
+// left half done.
 func (d *Driver) List(ctx context.Context) ([]atoll.Status, error) {
 	e, err := d.openEngine(ctx)
 	if err != nil {
 		return nil, &atoll.Error{Op: "list", Err: err}
 	}
+	d.recoverAll(ctx, e)
 	found, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", labelHome+"="+e.home)})
 	if err != nil {
 		return nil, &atoll.Error{Op: "list", Err: e.markError(err)}
 	}
+	d.removeEmpty(found.Items)
 	list := make([]atoll.Status, 0, len(found.Items))
-	seen := make(map[string]bool)
+	seen := make(map[string]int)
 	for _, c := range found.Items {
 		id := c.Labels[labelID]
 		spec, err := specOf(c.Labels)
-		if atoll.CheckID(id) != nil || err != nil || seen[id] || c.State == "removing" || c.State == "dead" {
-			continue // not ours, or the spare container of a restore
+		if atoll.CheckID(id) != nil || err != nil || c.State == "removing" || c.State == "dead" || d.isCreating(id) || d.removeOrphan(ctx, e, id, &c) {
+			continue
 		}
-		seen[id] = true
 		st := sandboxStatus(id, &spec, stateOfWord(string(c.State)))
 		st.Created = time.Unix(c.Created, 0)
 		st.Active = lastUse(d.sandboxDir(id), st.Created)
+		if i, ok := seen[id]; ok { // one of the two is the spare container of a restore
+			if slices.Contains(c.Names, "/"+containerName(id)) {
+				list[i] = st
+			}
+			continue
+		}
+		seen[id] = len(list)
 		list = append(list, st)
 	}
 	slices.SortFunc(list, func(a, b atoll.Status) int {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/docker"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 )
 
 // TestFindWithoutDirectory checks that another process finds a sandbox by its container alone, without its
@@ -55,6 +56,13 @@ func TestRestoreInterrupted(t *testing.T) {
 	d, c := newDriver(t), engineClient(t)
 	sb := createTestSandbox(t, d, atoll.Spec{})
 	runShell(t, sb, atoll.Cmd{Shell: "echo kept > /tmp/f"})
+	act, err := journal.Begin(filepath.Join(d.Dir, sb.ID(), "acts"), "restore", map[string]any{"engine": d.Host, "active": true, "swap": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := act.Leave(); err != nil { // as the end of a process does
+		t.Fatal(err)
+	}
 	name := "atoll-" + sb.ID()
 	if _, err := c.ContainerRename(t.Context(), name, client.ContainerRenameOptions{NewName: name + ".new"}); err != nil {
 		t.Fatal(err)
@@ -68,6 +76,43 @@ func TestRestoreInterrupted(t *testing.T) {
 	}
 	if got := runShell(t, again, atoll.Cmd{Shell: "cat /tmp/f"}); got != "kept\n" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestFailedStartSaysWhy fails starts before and after the container runs: it is stopped then, and its status says
+// why.
+func TestFailedStartSaysWhy(t *testing.T) {
+	d := newDriver(t)
+	sb := createTestSandbox(t, d, atoll.Spec{})
+	if err := atoll.Stop(t.Context(), sb); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(d.Dir, sb.ID())
+	rules := filepath.Join(dir, "network.json")
+	for what, fail := range map[string]struct{ damage, mend func() error }{
+		"no directory of the socket": {func() error { return os.Rename(filepath.Join(dir, "run"), filepath.Join(dir, "moved")) }, func() error { return os.Rename(filepath.Join(dir, "moved"), filepath.Join(dir, "run")) }},
+		"damaged rules":              {func() error { return os.WriteFile(rules, []byte("{"), 0o600) }, func() error { return os.Remove(rules) }},
+	} {
+		if err := fail.damage(); err != nil {
+			t.Fatal(err)
+		}
+		err := atoll.Start(t.Context(), sb)
+		if err == nil {
+			t.Fatalf("%s: it starts", what)
+		}
+		st, serr := sb.Status(t.Context())
+		if serr != nil || st.State != atoll.Stopped || st.Conditions[0].Reason != "start failed" || st.Conditions[0].Message == "" {
+			t.Errorf("%s: %v: it is %+v, %v", what, err, st, serr)
+		}
+		if err := errors.Join(fail.mend(), atoll.Start(t.Context(), sb)); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		if st, err := sb.Status(t.Context()); err != nil || !st.Ready() {
+			t.Errorf("%s: afterwards it is %+v, %v", what, st, err)
+		}
+		if err := atoll.Stop(t.Context(), sb); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -203,5 +248,32 @@ func TestPausedInTurns(t *testing.T) {
 		if got := runShell(t, sb, atoll.Cmd{Shell: "echo works"}); got != "works\n" {
 			t.Errorf("got %q", got)
 		}
+	}
+}
+
+// TestListKeepsRestoredContainer lists a stopped sandbox that was restored, whose container never ran and whose directory is
+// lost: it has files, unlike a container that the engine has created for a process that had died.
+func TestListKeepsRestoredContainer(t *testing.T) {
+	d := newDriver(t)
+	sb := createTestSandbox(t, d, atoll.Spec{})
+	runShell(t, sb, atoll.Cmd{Shell: "echo kept > /tmp/f"})
+	if _, err := atoll.Snapshot(t.Context(), sb, "point"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(atoll.Stop(t.Context(), sb), atoll.Restore(t.Context(), sb, "point")); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(d.Dir, sb.ID())
+	if err := os.Rename(dir, dir+".x"); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := d.List(t.Context()); err != nil || len(list) != 1 || list[0].State != atoll.Stopped {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if err := errors.Join(os.Rename(dir+".x", dir), atoll.Start(t.Context(), sb)); err != nil {
+		t.Fatal(err)
+	}
+	if got := runShell(t, sb, atoll.Cmd{Shell: "cat /tmp/f"}); got != "kept\n" {
+		t.Errorf("got %q", got)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/egress"
 	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 )
 
 var _ atoll.NetworkController = (*Sandbox)(nil)
@@ -46,7 +47,9 @@ func (e *engine) checkRules(spec *atoll.Spec) error {
 }
 
 // egressDir is the directory of the sandbox's egress proxy.
-func (s *Sandbox) egressDir() string { return filepath.Join(s.hostDir(), "gate") }
+func (s *Sandbox) egressDir() string { return s.d.egressDir(s.id) }
+
+func (d *Driver) egressDir(id string) string { return filepath.Join(d.sandboxDir(id), "gate") }
 
 // prepareProxy stores the rules of a new sandbox and creates the files that programs inside have to
 // trust.
@@ -165,7 +168,18 @@ func (s *Sandbox) setNetwork(ctx context.Context, n atoll.Network) error {
 	if err := egress.CheckUpdate(now, n); err != nil {
 		return err
 	}
-	if err := saveNetwork(s.hostDir(), n); err != nil {
+	return s.runAct(ctx, actSetNetwork, actArgs{}, func(*journal.Act) error {
+		if err := saveNetwork(s.hostDir(), n); err != nil {
+			return err
+		}
+		return s.applyNetwork(ctx)
+	})
+}
+
+// applyNetwork gives the current rules to the egress proxy, and starts one if it is needed.
+func (s *Sandbox) applyNetwork(ctx context.Context) error {
+	n, err := s.currentNetwork()
+	if err != nil {
 		return err
 	}
 	err = egress.Open(s.egressDir()).SetNetwork(ctx, n)

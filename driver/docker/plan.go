@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -46,6 +47,9 @@ type plan struct {
 	dir     string            // of the sandbox on this host
 	program string            // the guest, on this host
 	files   map[string]string // files of this host that are mounted, by their path inside
+
+	first     bool                            // the sandbox is created with this container
+	makeImage func(ctx context.Context) error // makes image; nil: it exists
 }
 
 // containerConfig returns the configuration of a container for the engine.
@@ -58,6 +62,11 @@ func (d *Driver) containerConfig(e *engine, p *plan) (*container.Config, *contai
 	if err != nil {
 		return nil, nil, err
 	}
+	l[labelFirst] = "" // an image may have another value
+	if p.first {
+		l[labelFirst] = "1"
+	}
+
 	config := &container.Config{
 		Hostname:    p.id,
 		User:        "0:0",

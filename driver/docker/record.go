@@ -21,6 +21,7 @@ const (
 	labelName    = "atoll.name"    // for users who list containers
 	labelSpec    = "atoll.spec"    // the Spec as JSON, without what is secret
 	labelCreated = "atoll.created" // creation of the sandbox: a restored container is newer
+	labelFirst   = "atoll.first"   // not empty: the sandbox was created with it, so that it has no files before it is started
 )
 
 // containerName returns the name of a sandbox's container.

@@ -16,8 +16,8 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/egress"
 	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 )
 
 // Sandbox is a container with atoll's guest agent as process 1.
@@ -108,6 +108,11 @@ func checkState(state atoll.State) error {
 // sandbox was resumed meanwhile, since its guest would not answer. Other errors show when the guest
 // is connected to.
 func (s *Sandbox) checkOperation(string) error {
+	if journal.IsBegun(s.d.actsDir(s.id)) {
+		ctx, cancel := context.WithTimeout(context.Background(), recoverTimeout)
+		s.d.recoverIdle(ctx, s.e, s.id)
+		cancel()
+	}
 	s.mu.Lock()
 	known := s.known
 	s.mu.Unlock()
@@ -297,6 +302,7 @@ func (s *Sandbox) freezeAgain(ctx context.Context) {
 
 // Status returns the state of the sandbox now.
 func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
+	s.d.recoverIdle(ctx, s.e, s.id)
 	c, err := s.e.inspectContainer(ctx, s.mainContainer())
 	if err != nil {
 		return atoll.Status{}, s.wrapError("status", err)
@@ -322,6 +328,9 @@ func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
 		}
 		if c.State.Error != "" {
 			ready.Reason, ready.Message = "failed", oneLine(c.State.Error)
+		}
+		if why := s.failure(); why != "" {
+			ready.Reason, ready.Message = "start failed", oneLine(why)
 		}
 	}
 	if c.State.OOMKilled && state != atoll.Stopped {
@@ -373,7 +382,10 @@ func stateOfWord(word string) atoll.State {
 func (s *Sandbox) Stop(ctx context.Context) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()
-	err := s.killContainer(ctx, s.mainContainer())
+	err := s.runAct(ctx, actStop, actArgs{}, func(*journal.Act) error {
+		s.recordFailure(nil)
+		return s.killContainer(ctx, s.mainContainer())
+	})
 	if err == nil {
 		s.setKnown(atoll.Stopped, true)
 		s.hangUp()
@@ -418,7 +430,14 @@ func (s *Sandbox) Start(ctx context.Context) error {
 		case atoll.Paused:
 			err = fmt.Errorf("%w: it is paused, not stopped; resume it", atoll.ErrState)
 		default:
-			err = s.bootContainer(ctx, s.mainContainer())
+			err = s.runAct(ctx, actStart, actArgs{}, func(*journal.Act) error {
+				s.recordFailure(nil)
+				err := s.bootContainer(ctx, s.mainContainer())
+				if err != nil {
+					s.recordFailure(err)
+				}
+				return err
+			})
 		}
 	}
 	return s.wrapError("start", err)
@@ -426,18 +445,30 @@ func (s *Sandbox) Start(ctx context.Context) error {
 
 // Pause freezes all processes. Pausing a paused sandbox is not an error.
 func (s *Sandbox) Pause(ctx context.Context) error {
-	return s.wrapError("pause", s.setPaused(ctx, atoll.Paused, func() error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.wrapError("pause", s.runAct(ctx, actPause, actArgs{}, func(*journal.Act) error { return s.callPause(ctx) }))
+}
+
+func (s *Sandbox) callPause(ctx context.Context) error {
+	return s.setPaused(ctx, atoll.Paused, func() error {
 		_, err := s.e.api.ContainerPause(ctx, s.mainContainer(), client.ContainerPauseOptions{})
 		return err
-	}))
+	})
 }
 
 // Resume lets the processes continue. Resuming a running sandbox is not an error.
 func (s *Sandbox) Resume(ctx context.Context) error {
-	return s.wrapError("resume", s.setPaused(ctx, atoll.Running, func() error {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	return s.wrapError("resume", s.runAct(ctx, actResume, actArgs{}, func(*journal.Act) error { return s.callUnpause(ctx) }))
+}
+
+func (s *Sandbox) callUnpause(ctx context.Context) error {
+	return s.setPaused(ctx, atoll.Running, func() error {
 		_, err := s.e.api.ContainerUnpause(ctx, s.mainContainer(), client.ContainerUnpauseOptions{})
 		return err
-	}))
+	})
 }
 
 // The engine gets a second, late event of each pause and resume from its runtime. After quick changes
@@ -451,8 +482,6 @@ const (
 // setPaused freezes or thaws the sandbox by a call of the engine. An error is ignored if the sandbox
 // is in the wanted state already.
 func (s *Sandbox) setPaused(ctx context.Context, want atoll.State, call func() error) error {
-	s.changing.Lock()
-	defer s.changing.Unlock()
 	for round, there := 0, 0; ; round++ { // there counts how often in a row the state was as wanted
 		err := call()
 		if err == nil {
@@ -491,15 +520,40 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 	s.mu.Lock()
 	s.known = atoll.Destroyed
 	s.mu.Unlock()
-	err := s.e.removeSandbox(ctx, s.id)
-	s.hangUp()
-	if err == nil {
-		err = egress.Open(s.egressDir()).WaitForExit(ctx)
+	return s.wrapError("destroy", s.destroy(ctx))
+}
+
+// destroy removes the sandbox, whatever act on it was interrupted. It does not wait for one in progress, which then
+// fails and undoes itself.
+func (s *Sandbox) destroy(ctx context.Context) error {
+	held, err := s.d.lockActs(s.id, tryLock)
+	if err != nil && !errors.Is(err, errBusy) {
+		return err
 	}
-	if err == nil {
-		err = os.RemoveAll(s.hostDir())
+	var act *journal.Act
+	if held != nil {
+		defer held.Close()
+		if act, err = s.beginDestroy(); err != nil {
+			return err
+		}
 	}
-	return s.wrapError("destroy", err)
+	err = s.d.destroySandbox(ctx, s.e, s.id, s.hangUp)
+	if act != nil {
+		err = errors.Join(err, act.Leave()) // its directory was removed, or the next process goes on
+	}
+	return err
+}
+
+// beginDestroy replaces an act that was interrupted by that of the removal.
+func (s *Sandbox) beginDestroy() (*journal.Act, error) {
+	act, err := journal.TakeOver(s.d.actsDir(s.id))
+	if act != nil {
+		err = act.End()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return journal.Begin(s.d.actsDir(s.id), actDestroy, actArgs{Engine: s.e.host})
 }
 
 // removeSandbox removes the containers and images of a sandbox.

@@ -13,6 +13,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 )
 
 var (
@@ -76,8 +77,18 @@ func (s *Sandbox) commitImage(ctx context.Context, info atoll.SnapshotInfo, ref 
 			return fmt.Errorf("%w: the image declares a volume at %s, which snapshots and forks would leave out", atoll.ErrUnsupported, m.Destination)
 		}
 	}
-	_, err = s.e.api.ContainerCommit(ctx, s.mainContainer(), client.ContainerCommitOptions{
-		Reference: ref, NoPause: stateOf(c.State) != atoll.Running,
+	args := actArgs{Active: stateOf(c.State) == atoll.Running}
+	name := actSnapshot
+	if info.ID == "" {
+		name, args.Image = actFork, ref
+	}
+	return s.runAct(ctx, name, args, func(*journal.Act) error { return s.callCommit(ctx, info, ref, args.Active) })
+}
+
+// callCommit makes the engine commit the container to an image; with pause, its processes are paused meanwhile.
+func (s *Sandbox) callCommit(ctx context.Context, info atoll.SnapshotInfo, ref string, pause bool) error {
+	_, err := s.e.api.ContainerCommit(ctx, s.mainContainer(), client.ContainerCommitOptions{
+		Reference: ref, NoPause: !pause,
 		Config: &container.Config{
 			User: strconv.Itoa(commandUser), Env: []string{guestConfigVar + "="},
 			Labels: map[string]string{
@@ -199,43 +210,37 @@ func (s *Sandbox) restoreSnapshot(ctx context.Context, snapshot string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.e.removeContainer(ctx, spareName(s.id)); err != nil { // left by an interrupted restore
-		return err
-	}
-	if err := s.d.makeContainer(ctx, s.e, p, spareName(s.id)); err != nil {
-		return err
-	}
-	state := stateOf(c.State)
+	args := actArgs{Active: stateOf(c.State) != atoll.Stopped}
 	defer s.beginSwap()()
-	if err := s.swapContainers(ctx, state); err != nil {
-		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-		defer cancel()
-		err = errors.Join(err, s.e.removeContainer(undo, spareName(s.id)))
-		if state != atoll.Stopped {
-			err = errors.Join(err, s.bootContainer(undo, s.mainContainer()))
+	return s.runAct(ctx, actRestore, args, func(act *journal.Act) error {
+		if err := s.e.removeContainer(ctx, spareName(s.id)); err != nil { // of a time before the host was restarted
+			return err
 		}
-		return err
-	}
-	return nil
+		if err := s.d.makeContainer(ctx, s.e, p, spareName(s.id)); err != nil {
+			return err
+		}
+		return s.swapContainers(ctx, act, args)
+	})
 }
 
 // swapContainers replaces the sandbox's container by the spare one.
-func (s *Sandbox) swapContainers(ctx context.Context, state atoll.State) error {
+func (s *Sandbox) swapContainers(ctx context.Context, act *journal.Act, args actArgs) error {
 	if err := s.killContainer(ctx, s.mainContainer()); err != nil {
 		return err
 	}
 	s.hangUp()
-	if state != atoll.Stopped {
+	if args.Active {
 		if err := s.bootSpare(ctx); err != nil {
 			return err
 		}
 	}
-	ctx = context.WithoutCancel(ctx) // not to be interrupted between these steps
-	if err := s.e.removeContainer(ctx, s.mainContainer()); err != nil {
-		return err
+	args.Engine, args.Swap = s.e.host, true
+	if act != nil {
+		if err := act.Update(args); err != nil {
+			return err
+		}
 	}
-	_, err := s.e.api.ContainerRename(ctx, spareName(s.id), client.ContainerRenameOptions{NewName: s.mainContainer()})
-	return s.e.contextError(ctx, err)
+	return s.replaceContainer(context.WithoutCancel(ctx)) // not to be interrupted between these steps
 }
 
 // bootSpare starts the spare container and waits until its guest answers.
@@ -248,17 +253,6 @@ func (s *Sandbox) bootSpare(ctx context.Context) error {
 	s.spare = false
 	s.mu.Unlock()
 	return err
-}
-
-// finishRestore returns a sandbox whose restore was interrupted: only the spare container exists, and
-// gets the sandbox's name.
-func (e *engine) finishRestore(ctx context.Context, id string) (container.InspectResponse, error) {
-	c, err := e.inspectContainer(ctx, spareName(id))
-	if err != nil {
-		return c, err
-	}
-	_, err = e.api.ContainerRename(ctx, spareName(id), client.ContainerRenameOptions{NewName: containerName(id)})
-	return c, e.contextError(ctx, err)
 }
 
 // Fork creates a sandbox that starts as this one is now, or was at a snapshot.
@@ -306,14 +300,9 @@ func (s *Sandbox) forkSandbox(ctx context.Context, snapshot string, spec atoll.S
 		}
 	}
 	ref := snapshotRepo + merged.ID + ":" + forkTag
-	if err := s.forkImage(ctx, snapshot, ref); err != nil {
-		return nil, err
-	}
-	fork, err := s.d.buildSandbox(ctx, s.e, &plan{id: merged.ID, spec: merged, image: ref, guest: cfg})
-	if err != nil {
-		return nil, errors.Join(err, s.e.untagImage(context.WithoutCancel(ctx), ref))
-	}
-	return fork, nil
+	p := &plan{id: merged.ID, spec: merged, image: ref, guest: cfg}
+	p.makeImage = func(ctx context.Context) error { return s.forkImage(ctx, snapshot, ref) }
+	return s.d.buildSandbox(ctx, s.e, p)
 }
 
 // forkImage creates the image of a fork.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -114,6 +115,11 @@ func (d *Driver) bootSandbox(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
+	log, err := statedir.OpenLog(filepath.Join(d.sandboxDir(r.ID), hypervisor.BootLog)) // the start may take several VMs: they share the new one
+	if err != nil {
+		return err
+	}
+	_ = log.Close() // it is only for the monitor
 	r.State = atoll.Starting
 	if r.Boot, err = statedir.BootID(); err != nil {
 		return err
@@ -132,11 +138,11 @@ func (d *Driver) bootSandbox(ctx context.Context, r *record) error {
 		}
 		return errors.Join(err, d.killVM(r))
 	}
-	r.State, r.Started, r.Accel, r.Type = atoll.Running, time.Now(), c.Accel, c.Type
-	if err := d.save(r); err != nil {
+	if err := d.egressProxy(r).Restart(ctx, r.Spec.Network); err != nil {
 		return errors.Join(err, d.killVM(r))
 	}
-	if err := d.egressProxy(r).Restart(ctx, r.Spec.Network); err != nil {
+	r.State, r.Started, r.Accel, r.Type, r.Failure = atoll.Running, time.Now(), c.Accel, c.Type, ""
+	if err := d.save(r); err != nil {
 		return errors.Join(err, d.killVM(r))
 	}
 	d.warmUpCommands(ctx, r)

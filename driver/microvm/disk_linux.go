@@ -13,6 +13,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/internal/image"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 	"github.com/atoll-sandbox/atoll/internal/vm/hypervisor"
 	"github.com/atoll-sandbox/atoll/internal/vm/rootdisk"
 )
@@ -94,11 +95,16 @@ func (d *Driver) createDisks(ctx context.Context, r *record) error {
 	return d.diskStore().CreateWorkspaceDisk(filepath.Join(d.sandboxDir(r.ID), workFile), r.DiskSize, guest.UserID, guest.UserID)
 }
 
-// resetDisks discards everything that a sandbox has written since its creation, and its snapshots.
-func (d *Driver) resetDisks(ctx context.Context, r *record) error {
+// checkResettable reports why the disks of a sandbox can't be discarded.
+func checkResettable(r *record) error {
 	if r.Kept != "" {
 		return fmt.Errorf("%w: its working directory is the kept disk %s, which is not discarded: remove the sandbox and create one without it", atoll.ErrState, r.Kept)
 	}
+	return nil
+}
+
+// resetDisks discards everything that a sandbox has written since its creation, and its snapshots.
+func (d *Driver) resetDisks(ctx context.Context, r *record) error {
 	if err := os.RemoveAll(d.stateHome().Snapshots(r.ID).Dir); err != nil {
 		return err
 	}
@@ -175,20 +181,25 @@ func (s *Sandbox) DestroyKeepDisk(ctx context.Context, name string) error {
 				return err
 			}
 		}
-		if err := s.powerOff(ctx, r); err != nil { // so that its files are on the disk
-			return err
-		}
-		r.State, r.Keep = atoll.Stopped, name
-		if err := s.d.save(r); err != nil {
-			return err
-		}
-		return s.d.stateHome().Remove(s.id, r)
+		return s.d.runAct(r, actKeepDisk, keepDiskArgs{Name: name}, func(*journal.Act) error { return s.d.removeKeepingDisk(ctx, r, name) })
 	})
 	s.Disconnect()
 	if errors.Is(err, atoll.ErrNotFound) && s.d.isKeptFrom(ctx, name, s.id) {
 		return nil
 	}
 	return err
+}
+
+// removeKeepingDisk removes a sandbox, but keeps the disk of its working directory under a name.
+func (d *Driver) removeKeepingDisk(ctx context.Context, r *record, name string) error {
+	if err := d.powerOff(ctx, r); err != nil { // so that its files are on the disk
+		return err
+	}
+	r.State, r.Keep = atoll.Stopped, name
+	if err := d.save(r); err != nil {
+		return err
+	}
+	return d.stateHome().Remove(r.ID, r)
 }
 
 // checkFreeName reports an error if a kept disk has a name already.

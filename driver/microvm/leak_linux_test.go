@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/atolltest"
 	"github.com/atoll-sandbox/atoll/internal/testing/leaktest"
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
@@ -74,4 +75,11 @@ func TestMountsLeaveNothing(t *testing.T) {
 		<-time.After(50 * time.Millisecond)
 	}
 	t.Errorf("before there were %+v, now %+v", before, after)
+}
+
+// TestKillAtEveryStep kills few processes, unless $ATOLL_KILLS says more: most kills need a VM that boots.
+func TestKillAtEveryStep(t *testing.T) {
+	skipIfRace(t)
+	requireVMs(t)
+	atolltest.KillAtEveryStep(t, 4, func(t testing.TB, dir string) atoll.Driver { return newDriverIn(t, dir) })
 }

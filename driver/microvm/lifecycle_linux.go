@@ -8,6 +8,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 	"github.com/atoll-sandbox/atoll/internal/vm/hypervisor"
 )
 
@@ -31,7 +32,10 @@ func (d *Driver) killVMIn(ctx context.Context, dir string, r *record) error {
 	if err != nil && !errors.Is(err, atoll.ErrNotFound) {
 		return err
 	}
-	return d.removeGroup(ctx, r)
+	if err := d.removeGroup(ctx, r); err != nil {
+		return err
+	}
+	return hypervisor.WaitForMonitor(ctx, dir)
 }
 
 // killVM kills the VM of a sandbox.
@@ -44,32 +48,35 @@ func (d *Driver) killVM(r *record) error {
 // Destroy removes the sandbox and all its files. A kept disk is released and remains. Destroying it
 // twice is not an error.
 func (s *Sandbox) Destroy(ctx context.Context) error {
-	err := s.withLock(context.WithoutCancel(ctx), "destroy", func(r *record) error { return s.d.stateHome().Remove(s.id, r) })
+	err := s.d.stateHome().Destroy(context.WithoutCancel(ctx), s.id)
 	s.Disconnect()
-	if errors.Is(err, atoll.ErrNotFound) {
-		return nil
-	}
-	return err
+	return s.wrapError("destroy", err)
 }
 
 // Stop powers the VM off. Its files remain, unless its spec has persist off.
 func (s *Sandbox) Stop(ctx context.Context) error {
 	err := s.withLock(ctx, "stop", func(r *record) error {
-		if err := s.powerOff(ctx, r); err != nil {
-			return err
-		}
-		r.State = atoll.Stopped
-		return s.d.save(r)
+		r.Failure = ""
+		return s.d.runAct(r, actStop, nil, func(*journal.Act) error { return s.d.stopSandbox(ctx, r) })
 	})
 	s.Disconnect()
 	return err
 }
 
+// stopSandbox powers the VM of a sandbox off and records that it is stopped.
+func (d *Driver) stopSandbox(ctx context.Context, r *record) error {
+	if err := d.powerOff(ctx, r); err != nil {
+		return err
+	}
+	r.State = atoll.Stopped
+	return d.save(r)
+}
+
 // powerOff asks the guest to write its files and to power off; a VM that does not is killed.
-func (s *Sandbox) powerOff(ctx context.Context, r *record) error {
-	m, err := s.d.openVM(r.ID)
+func (d *Driver) powerOff(ctx context.Context, r *record) error {
+	m, err := d.openVM(r.ID)
 	if errors.Is(err, atoll.ErrNotFound) {
-		return s.d.killVM(r)
+		return d.killVM(r)
 	}
 	if err != nil {
 		return err
@@ -77,12 +84,12 @@ func (s *Sandbox) powerOff(ctx context.Context, r *record) error {
 	defer m.Close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), quitTimeout)
 	defer cancel()
-	if s.d.quitGuest(ctx, r) {
+	if d.quitGuest(ctx, r) {
 		err = m.PowerOff(ctx)
 	} else {
 		err = m.Kill(ctx)
 	}
-	return errors.Join(err, s.d.killVM(r))
+	return errors.Join(err, d.killVM(r))
 }
 
 // quitGuest asks a guest to end, over a connection of its own, so that it need not wait for requests
@@ -108,30 +115,37 @@ func (s *Sandbox) Start(ctx context.Context) error {
 
 // start starts a sandbox that does not run. A running one is resumed if it is stuck.
 func (d *Driver) start(ctx context.Context, r *record, fresh bool) error {
-	if m, err := d.openVM(r.ID); err == nil && r.State != atoll.Starting {
+	if m, err := d.openVM(r.ID); err == nil && isActive(r) && !m.HypervisorExited() {
 		return errors.Join(resumeStuck(ctx, m), m.Close())
 	} else if err == nil {
-		_ = m.Close() // an interrupted start: its remains are ended
+		_ = m.Close() // the remains of a VM: they are ended
 	}
-	ctx, cancel := guest.WithCreateTimeout(ctx, r.Spec.Timeouts.Create)
-	defer cancel()
-	if err := d.killVM(r); err != nil { // it may have died and left its control group
-		return err
-	}
+	name := actStart
 	if fresh {
-		r.Restoring = ""
-		if err := d.resetDisks(ctx, r); err != nil {
+		if err := checkResettable(r); err != nil {
 			return err
 		}
+		name = actFreshStart
 	}
-	if err := d.finishRestore(ctx, r); err != nil {
-		return err
+	return d.runAct(r, name, nil, func(*journal.Act) error { return d.startSandbox(ctx, r, fresh) })
+}
+
+// startSandbox starts a sandbox that does not run.
+func (d *Driver) startSandbox(ctx context.Context, r *record, fresh bool) error {
+	ctx, cancel := guest.WithCreateTimeout(ctx, r.Spec.Timeouts.Create)
+	defer cancel()
+	r.Failure = ""
+	err := d.killVM(r) // it may have died and left its control group
+	if err == nil && fresh {
+		err = d.resetDisks(ctx, r)
 	}
-	if err := d.bootSandbox(ctx, r); err != nil {
-		r.State = atoll.Stopped
-		return errors.Join(err, d.save(r))
+	if err == nil {
+		err = d.bootSandbox(ctx, r)
 	}
-	return nil
+	if err != nil {
+		r.Failure = err.Error()
+	}
+	return err
 }
 
 // settledTime is how long a resumed VM must continue: it tries at once what it was waiting for, but

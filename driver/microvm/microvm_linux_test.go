@@ -24,11 +24,17 @@ const testImage = "test/busybox:1"
 // newDriver returns a driver of small VMs that has the test image.
 func newDriver(t testing.TB) *microvm.Driver {
 	t.Helper()
+	requireVMs(t)
+	return newDriverIn(t, makeShortDir(t))
+}
+
+// requireVMs skips a test where there is nothing to run VMs with.
+func requireVMs(t testing.TB) {
+	t.Helper()
 	testenv.Real(t, "qemu")
 	if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
 		testenv.Skip(t, "qemu", `no kernel for machines: eval "$(scripts/machine)"`)
 	}
-	return newDriverIn(t, makeShortDir(t))
 }
 
 // newDriverIn is newDriver with a directory.
@@ -103,6 +109,25 @@ func makeBusyboxArchive(t testing.TB) *bytes.Buffer {
 	add(tar.Header{Name: "etc/group", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("root:x:0:\nnogroup:x:65534:\n"))
 	add(tar.Header{Name: "etc/nsswitch.conf", Typeflag: tar.TypeReg, Mode: 0o644}, []byte("passwd: files\ngroup: files\nhosts: files dns\n"))
 	add(tar.Header{Name: "etc/of-the-image", Typeflag: tar.TypeReg, Mode: 0o640, Uid: 1000, Gid: 1000}, []byte("yes"))
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return &b
+}
+
+// makeArchive returns a tar archive of files.
+func makeArchive(t testing.TB, files map[string][]byte) *bytes.Buffer {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for name, content := range files {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(content))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(content); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}

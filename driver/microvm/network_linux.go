@@ -7,6 +7,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/egress"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 )
 
 // egressProxy returns the egress proxy of a sandbox.
@@ -28,11 +29,13 @@ func (s *Sandbox) SetNetwork(ctx context.Context, n atoll.Network) error {
 				return err
 			}
 		}
-		r.Spec.Network = n
-		if err := s.d.save(r); err != nil {
-			return err
-		}
-		return s.d.egressProxy(r).SetNetwork(ctx, n, r.State == atoll.Running || r.State == atoll.Paused)
+		return s.d.runAct(r, actSetNetwork, nil, func(*journal.Act) error {
+			r.Spec.Network = n
+			if err := s.d.save(r); err != nil {
+				return err
+			}
+			return s.d.egressProxy(r).SetNetwork(ctx, n, s.d.runs(r))
+		})
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 )
 
 // directLink returns a link to the guest of a sandbox whose lock is held.
@@ -43,11 +44,17 @@ func (d *Driver) setPaused(ctx context.Context, r *record, from, to atoll.State)
 	default:
 		return fmt.Errorf("%w: it is %s", atoll.ErrState, r.State)
 	}
-	l := d.directLink(r)
-	defer l.Disconnect()
-	if err := l.Pause(ctx, to == atoll.Paused); err != nil {
-		return err
+	act := actResume
+	if to == atoll.Paused {
+		act = actPause
 	}
-	r.State = to
-	return d.save(r)
+	return d.runAct(r, act, nil, func(*journal.Act) error {
+		l := d.directLink(r)
+		defer l.Disconnect()
+		if err := l.Pause(ctx, to == atoll.Paused); err != nil {
+			return err
+		}
+		r.State = to
+		return d.save(r)
+	})
 }

@@ -38,7 +38,7 @@ type record struct {
 	TemplateWhy string `json:"template_why,omitempty"` // why it was booted and not started from a template
 	DiskSize    int64  `json:"disk_size,omitempty"`    // size of its file systems, as in Limits.Disk
 
-	Restoring string `json:"restoring,omitempty"` // snapshot of a restore in progress
+	Failure string `json:"failure,omitempty"` // why the last start failed; empty: it did not
 
 	Kept string `json:"kept,omitempty"` // name of the kept disk that it was created with
 	Keep string `json:"keep,omitempty"` // name under which its working directory is kept when it is removed
@@ -49,7 +49,7 @@ type record struct {
 
 // stateHome returns the store of this driver's sandboxes.
 func (d *Driver) stateHome() *statedir.Home[record] {
-	return &statedir.Home[record]{Dir: d.Dir, Clear: d.clearSandbox}
+	return &statedir.Home[record]{Dir: d.Dir, Clear: d.clearSandbox, Recover: d.recoverSandbox}
 }
 
 func (d *Driver) sandboxDir(id string) string { return filepath.Join(d.Dir, id) }

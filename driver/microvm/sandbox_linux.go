@@ -69,7 +69,7 @@ func (s *Sandbox) checkOperation(op string) error {
 	if (op == "watch" || op == "notices") && s.d.stateHome().IsChanging(s.id) {
 		return nil // they outlive a restore: connectShared waits for its end
 	}
-	r, err := s.d.load(s.id)
+	r, err := s.d.stateHome().LoadRecovered(s.id)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (s *Sandbox) wrapError(op string, err error) error {
 
 // Open returns a sandbox by its id.
 func (d *Driver) Open(_ context.Context, id string) (atoll.Sandbox, error) {
-	r, err := d.load(id)
+	r, err := d.stateHome().LoadRecovered(id)
 	if err == nil && isUnfinished(r) {
 		err = atoll.ErrNotFound // it is not created yet, or never was
 	}
@@ -106,11 +106,14 @@ func isUnfinished(r *record) bool { return r.State == atoll.Starting && r.Starte
 // List returns the sandboxes, and removes the remains of those whose creation or removal was
 // interrupted.
 func (d *Driver) List(context.Context) ([]atoll.Status, error) {
+	if err := d.userIDs().ReleaseAbandoned(d.stateHome().HasDir); err != nil {
+		return nil, &atoll.Error{Op: "list", Err: err}
+	}
 	list, err := d.stateHome().Statuses(isUnfinished, d.sandboxStatus, atoll.Status{Driver: d.Name(), Isolation: emulated})
 	if err != nil {
 		return nil, &atoll.Error{Op: "list", Err: err}
 	}
-	_ = d.diskStore().RemoveUnfinished() // the next List tries again
+	_ = errors.Join(d.diskStore().RemoveUnfinished(), d.imageStore().RemoveUnfinished()) // the next List tries again
 	return list, nil
 }
 
@@ -131,14 +134,22 @@ func (d *Driver) sandboxStatus(r *record) atoll.Status {
 	switch r.State {
 	case atoll.Running, atoll.Paused:
 		m, err := d.openVM(r.ID)
-		if err == nil {
+		ended := err != nil
+		if !ended {
+			ended = m.HypervisorExited()
 			_ = m.Close() // it was only looked up
-		} else {
+		}
+		if ended {
 			s.State, ready = d.endedStatus(r)
 		}
-	case atoll.Starting: // it has run before: a restart was interrupted, or is in progress
-		s.State = atoll.Failed
-		ready.Message = "it is being started, or its start was interrupted: start it again"
+	case atoll.Stopped:
+		if r.Failure != "" {
+			ready.Reason, ready.Message = "start failed", r.Failure
+		}
+	case atoll.Starting: // it has run before
+		if boot, err := statedir.BootID(); err == nil && boot != r.Boot {
+			s.State, ready.Reason, ready.Message = atoll.Stopped, "stopped", "the host was restarted"
+		}
 	}
 	s.Conditions = append([]atoll.Condition{ready}, extraConditions(r)...)
 	return s
@@ -176,7 +187,7 @@ func extraConditions(r *record) []atoll.Condition {
 
 // Status returns the state of the sandbox now.
 func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
-	r, err := s.d.load(s.id)
+	r, err := s.d.stateHome().LoadRecovered(s.id)
 	if err != nil {
 		return atoll.Status{}, s.wrapError("status", err)
 	}
@@ -264,6 +275,9 @@ func (s *Sandbox) withLock(ctx context.Context, op string, f func(r *record) err
 
 // connectShared connects to the guest of a sandbox, once no process changes the sandbox.
 func (d *Driver) connectShared(ctx context.Context, id string) (net.Conn, error) {
+	if _, err := d.stateHome().LoadRecovered(id); err != nil { // a shared lock does not allow to recover
+		return nil, err
+	}
 	held, err := d.stateHome().LockShared(ctx, id)
 	if err != nil {
 		return nil, err
@@ -282,6 +296,9 @@ func (d *Driver) connectShared(ctx context.Context, id string) (net.Conn, error)
 // connectGuest connects to the guest of a sandbox. The caller holds its lock.
 func (d *Driver) connectGuest(ctx context.Context, r *record) (net.Conn, error) {
 	m, err := d.openVM(r.ID)
+	if err == nil && m.HypervisorExited() {
+		err = errors.Join(fmt.Errorf("%w: its VM has ended", atoll.ErrNotFound), m.Close())
+	}
 	if errors.Is(err, atoll.ErrNotFound) {
 		if st, ready := d.endedStatus(r); st != r.State {
 			return nil, fmt.Errorf("%w: %s; start it", atoll.ErrUnavailable, ready.Message)

@@ -51,7 +51,7 @@ func (d *Driver) encodeSetup(r *record, s vmSize, im image.Config, shares []vmin
 		Limits:  vminit.Limits{PIDs: s.pids, Memory: s.commands},
 		Network: vminit.Network{NIC: nic},
 		Guest: guest.Config{
-			UID: guest.UserID, GID: guest.UserID, Home: guest.UserHome, CanSwitchUser: true, Egress: nic == "",
+			UID: guest.UserID, GID: guest.UserID, Home: guest.UserHome, CanSwitchUser: true, Durable: true, Egress: nic == "",
 			Env: append(append(guest.UserEnv(), egress.Env(r.Spec.Network)...), im.Env...),
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/state/journal"
 	"github.com/atoll-sandbox/atoll/internal/state/statedir"
 	"github.com/atoll-sandbox/atoll/internal/vm/qcow2"
 )
@@ -15,7 +16,7 @@ import (
 // withStillDisks calls f while nothing in a sandbox writes to its disks, and all that was written is
 // on them.
 func (d *Driver) withStillDisks(ctx context.Context, r *record, f func() error) error {
-	if r.State != atoll.Running && r.State != atoll.Paused {
+	if !isActive(r) {
 		return f()
 	}
 	l := d.directLink(r)
@@ -38,13 +39,12 @@ func copyDisks(ctx context.Context, toRoot, root, toWork, work string) error {
 func (s *Sandbox) Snapshot(ctx context.Context, name string) (atoll.SnapshotInfo, error) {
 	var k statedir.Snapshot
 	err := s.withLock(ctx, "snapshot", func(r *record) (err error) {
-		if k, err = s.d.stateHome().Snapshots(s.id).New(name); err != nil {
-			return err
-		}
-		if err = s.d.copySnapshot(ctx, r, &k); err != nil {
-			err = errors.Join(err, os.RemoveAll(s.d.stateHome().Snapshots(s.id).Path(k.ID)))
-		}
-		return err
+		return s.d.runAct(r, actSnapshot, nil, func(*journal.Act) (err error) {
+			if k, err = s.d.stateHome().Snapshots(s.id).New(name); err != nil {
+				return err
+			}
+			return s.d.copySnapshot(ctx, r, &k)
+		})
 	})
 	return k.SnapshotInfo, err
 }
@@ -78,7 +78,7 @@ func (d *Driver) copySnapshot(ctx context.Context, r *record, k *statedir.Snapsh
 
 // countFiles returns the number of files of a running sandbox; 0 for others.
 func (d *Driver) countFiles(ctx context.Context, r *record) (int, error) {
-	if r.State != atoll.Running && r.State != atoll.Paused {
+	if !isActive(r) {
 		return 0, nil
 	}
 	l := d.directLink(r)
@@ -103,46 +103,28 @@ func (s *Sandbox) Restore(ctx context.Context, snapshot string) error {
 }
 
 func (d *Driver) restoreSnapshot(ctx context.Context, r *record, k statedir.Snapshot) error {
-	ran := r.State == atoll.Running || r.State == atoll.Paused
-	if err := d.killVM(r); err != nil {
-		return err
-	}
-	r.State, r.Restoring = atoll.Stopped, k.ID // after a crash the next start finishes it
-	if err := d.save(r); err != nil {
-		return err
-	}
-	if err := d.finishRestore(ctx, r); err != nil {
-		return err
-	}
-	if !ran {
-		return nil
-	}
-	return d.bootSandbox(ctx, r)
-}
-
-// finishRestore puts the disks of a snapshot into place, if a restore was begun.
-func (d *Driver) finishRestore(ctx context.Context, r *record) error {
-	if r.Restoring == "" {
-		return nil
-	}
-	work, err := d.workDisk(ctx, r)
-	if err != nil {
-		return err
-	}
-	from, root := d.stateHome().Snapshots(r.ID).Path(r.Restoring), filepath.Join(d.sandboxDir(r.ID), rootFile)
-	for _, fresh := range []string{root + ".new", work + ".new"} {
-		if err := os.Remove(fresh); err != nil && !errors.Is(err, os.ErrNotExist) {
+	return d.runAct(r, actRestore, restoreArgs{}, func(act *journal.Act) error {
+		root, work, err := d.restoredDisks(ctx, r)
+		if err != nil {
 			return err
 		}
-	}
-	if err := copyDisks(ctx, root+".new", filepath.Join(from, rootFile), work+".new", filepath.Join(from, workFile)); err != nil {
+		if err := d.removeRestoredDisks(ctx, r); err != nil { // of a time before the host was restarted
+			return err
+		}
+		from := d.stateHome().Snapshots(r.ID).Path(k.ID)
+		if err := copyDisks(ctx, root+restoredSuffix, filepath.Join(from, rootFile), work+restoredSuffix, filepath.Join(from, workFile)); err != nil {
+			return err
+		}
+		start := isActive(r)
+		if err := act.Update(restoreArgs{Filled: true, Start: start}); err != nil {
+			return err
+		}
+		err = d.finishRestore(ctx, r, start)
+		if r.Failure != "" { // it is not to be started a second time
+			err = errors.Join(err, act.Update(restoreArgs{Filled: true}))
+		}
 		return err
-	}
-	if err := errors.Join(os.Rename(root+".new", root), os.Rename(work+".new", work)); err != nil {
-		return err
-	}
-	r.Restoring = ""
-	return d.save(r)
+	})
 }
 
 // Snapshots returns the snapshots, oldest first.
@@ -162,13 +144,12 @@ func (s *Sandbox) RemoveSnapshot(ctx context.Context, snapshot string) error {
 		if err != nil {
 			return err
 		}
-		if k.ID == r.Restoring {
-			return fmt.Errorf("%w: a restore of it was interrupted: start the sandbox, or restore it again", atoll.ErrState)
-		}
-		if err := snapshots.RemoveRecord(&k); err != nil {
-			return err
-		}
-		return os.RemoveAll(snapshots.Path(k.ID))
+		return s.d.runAct(r, actRemoveSnapshot, nil, func(*journal.Act) error {
+			if err := snapshots.RemoveRecord(&k); err != nil {
+				return err
+			}
+			return os.RemoveAll(snapshots.Path(k.ID))
+		})
 	})
 }
 
@@ -201,7 +182,7 @@ func (s *Sandbox) Fork(ctx context.Context, snapshot string, spec atoll.Spec) (a
 			if snapshot != "" {
 				return fill()
 			}
-			return s.d.withStillDisks(ctx, r, fill)
+			return s.d.runAct(r, actFork, nil, func(*journal.Act) error { return s.d.withStillDisks(ctx, r, fill) })
 		})
 		return err
 	})

@@ -115,6 +115,7 @@ func (d *Driver) List(context.Context) ([]atoll.Status, error) {
 	if err != nil {
 		return nil, &atoll.Error{Op: "list", Err: err}
 	}
+	_ = d.imageStore().RemoveUnfinished() // the next List tries again
 	return list, nil
 }
 

@@ -16,5 +16,6 @@ type Config struct {
 	SocketOwner   int             `json:"socketOwner,omitempty"` // user that gets the directory of the guest's socket, so that commands of root can't enter it; 0: it stays root's
 	Cgroup        int             `json:"cgroup,omitempty"`      // descriptor of a cgroup v2 directory for the cgroups of commands; 0: none
 	KeepRights    bool            `json:"whole,omitempty"`       // commands keep all rights of their user: the isolation is the VM around this kernel
+	Durable       bool            `json:"durable,omitempty"`     // changes of files are on the disk before they are acknowledged: this kernel may end without writing it
 	Egress        bool            `json:"gate,omitempty"`        // programs use the network through the egress proxy of the host; see the offer "gate"
 }

@@ -243,7 +243,13 @@ func (s *Server) writeFile(w *walker, name string, perm fs.FileMode, content *da
 	if err := t.writeContent(content, make([]byte, maxData), content.checkAlive); err != nil {
 		return err
 	}
-	return t.commitAs(base, uint32(perm.Perm()), nil)
+	if err := s.flushFile(t.fd); err != nil { // before its name exists
+		return err
+	}
+	if err := t.commitAs(base, uint32(perm.Perm()), nil); err != nil {
+		return err
+	}
+	return w.flushDir()
 }
 
 // tempFile is a file with a temporary name.
@@ -503,7 +509,10 @@ func (l *listing) next() ([]string, error) {
 
 // makeDir creates a directory and its parents.
 func (s *Server) makeDir(w *walker, name string, perm fs.FileMode) (any, error) {
-	return nil, w.makeDirs(name, uint32(perm.Perm()))
+	if err := w.makeDirs(name, uint32(perm.Perm())); err != nil {
+		return nil, err
+	}
+	return nil, w.flushDir()
 }
 
 // makeDirs walks to a directory and creates it and its parents if they are missing.
@@ -590,5 +599,8 @@ func (s *Server) removeFile(w *walker, name string, _ fs.FileMode) (any, error) 
 	if base == "." {
 		return nil, newInvalid("the root directory can't be removed")
 	}
-	return nil, removeAll(w.currentFD(), base)
+	if err := removeAll(w.currentFD(), base); err != nil {
+		return nil, err
+	}
+	return nil, w.flushDir()
 }

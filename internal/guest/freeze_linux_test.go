@@ -76,6 +76,12 @@ func TestStill(t *testing.T) {
 		t.Errorf("Still: %v", err)
 	}
 	goesOn("after Still")
+	_ = b.RunFrozen(t.Context(), nil, func() error { // it may report that its connection has ended
+		stands("before the connection ends")
+		b.Disconnect() // as the end of the host's process does
+		goesOn("after the connection has ended")
+		return nil
+	})
 	for range 2 {
 		if err := b.Pause(t.Context(), true); err != nil {
 			t.Fatal(err)

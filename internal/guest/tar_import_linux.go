@@ -26,7 +26,10 @@ func (s *Server) importTar(w *walker, dir string, _ fs.FileMode, content *dataRe
 	for {
 		h, err := tr.Next()
 		if err == io.EOF { //nolint:errorlint // the reader does not wrap it
-			return im.applyPending(0)
+			if err := im.applyPending(0); err != nil {
+				return err
+			}
+			return im.flushFileSystems()
 		}
 		if err != nil {
 			return errors.Join(wrapArchiveError(err), im.applyPending(0))
@@ -49,9 +52,10 @@ func wrapArchiveError(err error) error {
 type importer struct {
 	w       *walker
 	buf     []byte
-	alive   func() error // returns an error if the host has disconnected
-	dir     string       // current directory of the walker, as named in the archive; "/": unknown
-	pending []pendingDir // modes and times of directories, set at the end because unpacking changes them
+	alive   func() error      // returns an error if the host has disconnected
+	dir     string            // current directory of the walker, as named in the archive; "/": unknown
+	pending []pendingDir      // modes and times of directories, set at the end because unpacking changes them
+	changed map[uint64]string // a directory on each file system that was changed, by device; only if changes are flushed
 }
 
 // pendingDir holds the final mode and times of a directory.
@@ -83,6 +87,7 @@ func (im *importer) importEntry(h *tar.Header, content io.Reader) error {
 	if err := im.enterDir(path.Dir(name)); err != nil {
 		return err
 	}
+	im.noteFileSystem()
 	switch base := path.Base(name); h.Typeflag {
 	case tar.TypeReg, tar.TypeRegA, tar.TypeCont, tar.TypeGNUSparse: //nolint:staticcheck // for old archives
 		return im.importFile(base, h, content)
@@ -176,6 +181,7 @@ func (im *importer) importDir(name string, h *tar.Header) error {
 	if err := im.enterDir(name); err != nil {
 		return err
 	}
+	im.noteFileSystem()
 	var st unix.Stat_t
 	if err := unix.Fstat(im.w.currentFD(), &st); err != nil {
 		return err

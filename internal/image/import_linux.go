@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sys/unix"
@@ -28,6 +27,9 @@ import (
 // directory, compressed or not. If ref is empty, it is the first name in the archive. progress may
 // be nil.
 func (s *Store) ImportImage(ctx context.Context, ref string, archive io.Reader, progress func(atoll.Progress)) (atoll.Image, error) {
+	if err := s.RemoveUnfinished(); err != nil {
+		return atoll.Image{}, err
+	}
 	unlock, err := s.lockStore(ctx, unix.LOCK_SH)
 	if err != nil {
 		return atoll.Image{}, err
@@ -46,7 +48,7 @@ func (s *Store) importArchive(ctx context.Context, ref string, archive io.Reader
 			return atoll.Image{}, err
 		}
 	}
-	spool, err := os.CreateTemp(s.pathTo(partsDir), "import-*")
+	spool, err := os.CreateTemp(s.pathTo(partsDir), spoolPattern)
 	if err != nil {
 		return atoll.Image{}, err
 	}
@@ -69,21 +71,7 @@ func (s *Store) importArchive(ctx context.Context, ref string, archive io.Reader
 	if err != nil {
 		return atoll.Image{}, fmt.Errorf("the archive has no image name: %w", err)
 	}
-	return s.installImport(ctx, parsed, src, r)
-}
-
-func (s *Store) installImport(ctx context.Context, ref name.Reference, src source, r *reporter) (atoll.Image, error) {
-	im, err := s.installSource(ctx, recordName(ref), familiarName(ref), src, r)
-	if err != nil || src.digest != "" {
-		return im, err
-	}
-	// The archive has the files of a root directory: the image has one layer.
-	var rec record
-	if err := s.imageDir().Read(recordName(ref), &rec); err != nil {
-		return atoll.Image{}, err
-	}
-	rec.Image.Digest = "sha256:" + rec.Layers[0]
-	return rec.Image, s.imageDir().Write(recordName(ref), rec)
+	return s.installSource(ctx, recordName(parsed), familiarName(parsed), src, r)
 }
 
 // spoolArchive writes the decompressed archive to a file, to read it in any order.

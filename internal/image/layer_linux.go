@@ -30,7 +30,7 @@ import (
 
 // source is an image to install.
 type source struct {
-	digest   string // of the manifest or configuration
+	digest   string // of the manifest or configuration; empty: of the only layer, as of an archive of files
 	platform string
 	created  time.Time
 	config   Config
@@ -91,6 +91,9 @@ func (s *Store) installSource(ctx context.Context, name, ref string, src source,
 	for i := range ids {
 		rec.Layers = append(rec.Layers, ids[len(ids)-1-i])
 		rec.Image.Size += sizes[i]
+	}
+	if src.digest == "" {
+		rec.Image.Digest = "sha256:" + rec.Layers[0]
 	}
 	if err := s.imageDir().Write(name, rec); err != nil {
 		return atoll.Image{}, err
@@ -161,7 +164,7 @@ func (s *Store) layerSize(id string) (int64, error) {
 // unpackLayer unpacks an archive into a temporary directory, verifies its digest, and stores it as
 // a layer.
 func (s *Store) unpackLayer(ctx context.Context, l layer, blob io.Reader, report func(atoll.Progress)) (id string, size int64, err error) {
-	tmp, err := os.MkdirTemp(s.pathTo(partsDir), "unpacking-*")
+	tmp, err := os.MkdirTemp(s.pathTo(partsDir), unpackPattern)
 	if err != nil {
 		return "", 0, err
 	}

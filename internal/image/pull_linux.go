@@ -32,6 +32,9 @@ func (s *Store) PullImage(ctx context.Context, ref string, progress func(atoll.P
 	if err != nil {
 		return atoll.Image{}, err
 	}
+	if err := s.RemoveUnfinished(); err != nil {
+		return atoll.Image{}, err
+	}
 	unlock, err := s.lockStore(ctx, unix.LOCK_SH)
 	if err != nil {
 		return atoll.Image{}, err

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/state/filelock"
@@ -34,6 +35,12 @@ const (
 	imagesDir = "images"
 	usesDir   = "uses"
 	partsDir  = "parts"
+)
+
+// Names of temporary files and directories of imports in partsDir.
+const (
+	spoolPattern  = "import-*"
+	unpackPattern = "unpacking-*"
 )
 
 // record is the stored description of an image.
@@ -290,6 +297,37 @@ func (s *Store) collectUnused(uses map[string]record) error {
 		}
 	}
 	errs = append(errs, s.imageDir().Sweep(), s.useDir().Sweep()) // left by killed writers
+	return errors.Join(errs...)
+}
+
+// RemoveUnfinished removes what killed imports and removals have left, unless another process is active in the store. Parts of
+// downloads stay: the next one goes on with them.
+func (s *Store) RemoveUnfinished() error {
+	var left []string
+	for _, pattern := range []string{spoolPattern, unpackPattern} {
+		list, err := filepath.Glob(s.pathTo(partsDir, pattern))
+		if err != nil {
+			return err
+		}
+		left = append(left, list...)
+	}
+	records, err1 := s.imageDir().Unfinished()
+	uses, err2 := s.useDir().Unfinished()
+	if err := errors.Join(err1, err2); err != nil || len(left)+len(records)+len(uses) == 0 {
+		return err
+	}
+	f, err := os.OpenFile(s.pathTo("lock"), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return ignoreError(err, fs.ErrNotExist)
+	}
+	defer f.Close()
+	if alone, err := filelock.Try(f); err != nil || !alone {
+		return err
+	}
+	errs := []error{s.imageDir().Sweep(), s.useDir().Sweep()}
+	for _, path := range left {
+		errs = append(errs, removeTree(path))
+	}
 	return errors.Join(errs...)
 }
 

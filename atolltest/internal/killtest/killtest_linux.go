@@ -86,7 +86,7 @@ func Run(t *testing.T, task any, call int) Result {
 	c := &tracer{killAt: call, inside: map[int]bool{}}
 	name, _, _ := strings.Cut(t.Name(), "/")
 	argv := []string{os.Args[0], "-test.run=^" + name + "$", "-test.count=1", "-test.timeout=" + timeout.String()}
-	attr := &os.ProcAttr{Env: append(os.Environ(), variable+"="+string(text)), Files: []*os.File{null, out, out, null}, Sys: &syscall.SysProcAttr{Ptrace: true}}
+	attr := &os.ProcAttr{Env: append(os.Environ(), variable+"="+string(text)), Files: []*os.File{null, out, out, null}, Sys: &syscall.SysProcAttr{Ptrace: true, Setpgid: true}}
 	if err := c.traceProcess(argv, attr); err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +130,7 @@ func (c *tracer) traceProcess(argv []string, attr *os.ProcAttr) error {
 		return os.NewSyscallError("ptrace", errors.Join(err, p.Kill()))
 	}
 	for {
-		tid, status, err := c.wait(-1)
+		tid, status, err := c.wait(-p.Pid) // its group: this thread may have other children, such as a server of a driver
 		if errors.Is(err, unix.ECHILD) {
 			return nil
 		}
@@ -145,7 +145,7 @@ func (c *tracer) traceProcess(argv []string, attr *os.ProcAttr) error {
 	}
 }
 
-// wait waits for a thread that this thread traces.
+// wait waits for a thread that this thread traces, or for one of a group.
 func (c *tracer) wait(tid int) (int, unix.WaitStatus, error) {
 	for {
 		var status unix.WaitStatus

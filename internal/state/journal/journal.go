@@ -141,6 +141,23 @@ func IsBegun(dir string) bool {
 	return err == nil
 }
 
+// ReadName returns the kind of the act of a directory, in progress or left by a dead process; empty if
+// there is none.
+func ReadName(dir string) (string, error) {
+	f, err := os.Open(filepath.Join(dir, File))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	a, err := readAct(dir, f)
+	if err != nil {
+		return "", err
+	}
+	return a.Name, a.Leave()
+}
+
 // TakeOver returns the act that a dead process has left in a directory; nil if there is none or its
 // process lives. The caller finishes or undoes it, and calls End.
 func TakeOver(dir string) (*Act, error) {

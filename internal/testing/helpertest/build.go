@@ -52,7 +52,7 @@ func Build(m *testing.M) int {
 // by them: the helpers of a directory that is set are copied.
 func Own(m *testing.M) int {
 	from := os.Getenv("ATOLL_HELPERS")
-	if from == "" || !testenv.All() {
+	if from == "" || !testenv.All() || from == os.Getenv(ownVar) { // the last: in a process that a test has started
 		return Main(m)
 	}
 	dir := makeDir()
@@ -60,8 +60,14 @@ func Own(m *testing.M) int {
 	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
 		panic(err)
 	}
+	if err := os.Setenv(ownVar, dir); err != nil {
+		panic(err)
+	}
 	return runWith(m, dir)
 }
+
+// ownVar names the helpers that Own has copied.
+const ownVar = "ATOLL_OWN_HELPERS"
 
 func makeDir() string {
 	dir, err := os.MkdirTemp("", "atoll-helpers-")

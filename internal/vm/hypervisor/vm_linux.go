@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
+	"github.com/atoll-sandbox/atoll/internal/state/filelock"
 )
 
 // VM is a running VM. Its methods are safe for concurrent use.
@@ -326,8 +327,14 @@ func (m *VM) askMonitor(ctx context.Context, v verb) (*reply, error) {
 }
 
 // hasEnded reports whether the monitor has exited.
-func (m *VM) hasEnded() bool {
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(m.monitor.Fd()), Events: unix.POLLIN}}, 0)
+func (m *VM) hasEnded() bool { return hasExited(m.monitor) }
+
+// HypervisorExited reports whether the hypervisor has exited. Its monitor then exits soon, unless it is stopped.
+func (m *VM) HypervisorExited() bool { return m.qemu == nil || hasExited(m.qemu) }
+
+// hasExited reports whether a process has exited.
+func hasExited(pidfd *os.File) bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd.Fd()), Events: unix.POLLIN}}, 0)
 	return err == nil && n > 0
 }
 
@@ -451,6 +458,19 @@ func (m *VM) Kill(ctx context.Context) error {
 		return fmt.Errorf("killing the VM's monitor: %w", err)
 	}
 	return m.waitForExit(ctx)
+}
+
+// WaitForMonitor waits until no monitor has a directory. One whose starter was killed before the VM could be
+// opened ends by itself.
+func WaitForMonitor(ctx context.Context, dir string) error {
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(filelock.Poll(ctx, f), f.Close())
 }
 
 // waitForExit waits until monitor and hypervisor have exited.

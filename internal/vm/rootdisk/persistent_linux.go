@@ -40,7 +40,7 @@ func (s *Store) lockDisks(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(s.pathTo(disksDir), 0o700); err != nil {
 		return nil, fmt.Errorf("disks: %w", wrapDiskFull(err))
 	}
-	return filelock.Acquire(ctx, s.pathTo(disksDir, ".lock"), filelock.Exclusive)
+	return filelock.Acquire(ctx, s.pathTo(disksDir, disksLock), filelock.Exclusive)
 }
 
 // KeepDisk makes a VM's disk, merged with the layers below it, a persistent disk, and removes the file.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/image"
+	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
 	"github.com/atoll-sandbox/atoll/internal/state/filelock"
 	"github.com/atoll-sandbox/atoll/internal/state/jsondir"
 	"github.com/atoll-sandbox/atoll/internal/vm/qcow2"
@@ -37,7 +38,8 @@ const (
 	lockSuffix  = ".lock"
 	freshName   = ".new-" // prefix of unfinished files
 	removedName = ".gone-"
-	lockName    = "lock" // lock of the bases
+	lockName    = "lock"  // lock of the bases
+	disksLock   = ".lock" // lock of the persistent disks
 )
 
 // Base is a raw, read-only disk below overlays.
@@ -126,13 +128,28 @@ func (s *Store) CollectGarbage(ctx context.Context, images *image.Store) error {
 	return errors.Join(append(errs, s.useDir().Sweep())...)
 }
 
-// RemoveUnfinished removes unfinished files of uses, unless another process is active.
+// RemoveUnfinished removes what killed processes have left of base disks, uses and kept disks, unless another process is
+// active.
 func (s *Store) RemoveUnfinished() error {
-	left, err := s.useDir().Unfinished()
-	if err != nil || len(left) == 0 {
-		return err
+	return errors.Join(
+		s.removeLeft(s.pathTo(basesDir, lockName), s.pathTo(basesDir, freshName+"*"), s.pathTo(usesDir, atomicfile.TempPattern)),
+		s.removeLeft(s.pathTo(disksDir, disksLock), s.pathTo(disksDir, freshName+"*"), s.pathTo(disksDir, removedName+"*")))
+}
+
+// removeLeft removes the files and directories with names like patterns, unless another process has a lock.
+func (s *Store) removeLeft(lock string, patterns ...string) error {
+	var left []string
+	for _, pattern := range patterns {
+		list, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		left = append(left, list...)
 	}
-	f, err := os.OpenFile(s.pathTo(basesDir, lockName), os.O_RDWR|unix.O_NOFOLLOW, 0)
+	if len(left) == 0 {
+		return nil
+	}
+	f, err := os.OpenFile(lock, os.O_RDWR|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return ignoreError(err, fs.ErrNotExist)
 	}
@@ -140,7 +157,11 @@ func (s *Store) RemoveUnfinished() error {
 	if alone, err := filelock.Try(f); err != nil || !alone {
 		return err
 	}
-	return s.useDir().Sweep()
+	var errs []error
+	for _, path := range left {
+		errs = append(errs, os.RemoveAll(path))
+	}
+	return errors.Join(errs...)
 }
 
 // wantedBases returns the names of the base disks to keep.

@@ -1,0 +1,42 @@
+package docker_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/moby/moby/client"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/atolltest"
+	"github.com/atoll-sandbox/atoll/driver/docker"
+	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
+)
+
+func TestKillAtEveryStep(t *testing.T) {
+	host := enginetest.Host(t)
+	t.Setenv("ATOLL_ENGINE", host) // for the processes that are killed
+	atolltest.KillAtEveryStep(t, 8, func(_ testing.TB, dir string) atoll.Driver { return &docker.Driver{Host: host, Dir: dir} })
+	checkEngineIsEmpty(t)
+}
+
+// checkEngineIsEmpty checks that the engine has no container or image of a sandbox.
+func checkEngineIsEmpty(t *testing.T) {
+	t.Helper()
+	c := engineClient(t)
+	containers, err := c.ContainerList(t.Context(), client.ContainerListOptions{All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range containers.Items {
+		t.Errorf("left is the container %v, %s", one.Names, one.State)
+	}
+	images, err := c.ImageList(t.Context(), client.ImageListOptions{All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, one := range images.Items {
+		if len(one.RepoTags) > 0 && strings.HasPrefix(one.RepoTags[0], "atoll-snapshot/") {
+			t.Errorf("left is the image %v", one.RepoTags)
+		}
+	}
+}
