@@ -47,7 +47,7 @@ func KillAtEveryStep(t *testing.T, perAct int, open func(t testing.TB, dir strin
 		t.Fatal(err)
 	}
 	k := &killSuite{dir: dir, open: open, perAct: perAct}
-	k.reopen(t)
+	k.reopenDriver(t)
 	t.Cleanup(func() {
 		k.destroyAll(t)
 		k.close(t)
@@ -121,7 +121,7 @@ var killActs = []killAct{
 	{
 		name: "start", ability: new(atoll.Stopper), before: atoll.Stopped, after: atoll.Running,
 		prepare: func(_ *killSuite, t *testing.T, sb atoll.Sandbox) {
-			must(t, "stop", sb.(atoll.Stopper).Stop(t.Context()))
+			requireNoError(t, "stop", sb.(atoll.Stopper).Stop(t.Context()))
 		},
 		do: func(ctx context.Context, _ atoll.Driver, sb atoll.Sandbox) error {
 			return sb.(atoll.Stopper).Start(ctx)
@@ -136,7 +136,7 @@ var killActs = []killAct{
 	{
 		name: "resume", ability: new(atoll.Pauser), before: atoll.Paused, after: atoll.Running,
 		prepare: func(_ *killSuite, t *testing.T, sb atoll.Sandbox) {
-			must(t, "pause", sb.(atoll.Pauser).Pause(t.Context()))
+			requireNoError(t, "pause", sb.(atoll.Pauser).Pause(t.Context()))
 		},
 		do: func(ctx context.Context, _ atoll.Driver, sb atoll.Sandbox) error {
 			return sb.(atoll.Pauser).Resume(ctx)
@@ -155,7 +155,7 @@ var killActs = []killAct{
 		prepare: func(k *killSuite, t *testing.T, sb atoll.Sandbox) {
 			k.writeMarker(t, sb, newMarker)
 			_, err := sb.(atoll.Snapshotter).Snapshot(t.Context(), killedName)
-			must(t, "snapshot", err)
+			requireNoError(t, "snapshot", err)
 			k.writeMarker(t, sb, oldMarker)
 		},
 		do: func(ctx context.Context, _ atoll.Driver, sb atoll.Sandbox) error {
@@ -166,7 +166,7 @@ var killActs = []killAct{
 		name: "remove snapshot", ability: new(atoll.SnapshotKeeper), before: atoll.Running, after: atoll.Running,
 		prepare: func(_ *killSuite, t *testing.T, sb atoll.Sandbox) {
 			_, err := sb.(atoll.Snapshotter).Snapshot(t.Context(), killedName)
-			must(t, "snapshot", err)
+			requireNoError(t, "snapshot", err)
 		},
 		do: func(ctx context.Context, _ atoll.Driver, sb atoll.Sandbox) error {
 			return sb.(atoll.SnapshotKeeper).RemoveSnapshot(ctx, killedName)
@@ -184,7 +184,7 @@ var killActs = []killAct{
 	{
 		name: "set network", ability: new(atoll.NetworkController), before: atoll.Running, after: atoll.Running,
 		prepare: func(_ *killSuite, t *testing.T, sb atoll.Sandbox) {
-			must(t, "set network", sb.(atoll.NetworkController).SetNetwork(t.Context(), atoll.Network{}))
+			requireNoError(t, "set network", sb.(atoll.NetworkController).SetNetwork(t.Context(), atoll.Network{}))
 		},
 		do: func(ctx context.Context, _ atoll.Driver, sb atoll.Sandbox) error {
 			return sb.(atoll.NetworkController).SetNetwork(ctx, atoll.Network{Allow: []string{killedTarget}})
@@ -195,7 +195,7 @@ var killActs = []killAct{
 		name: "fresh start", ability: new(atoll.FreshStarter), before: atoll.Stopped, after: atoll.Running, marker: noMarker,
 		prepare: func(k *killSuite, t *testing.T, sb atoll.Sandbox) {
 			k.writeMarker(t, sb, oldMarker)
-			must(t, "stop", sb.(atoll.Stopper).Stop(t.Context()))
+			requireNoError(t, "stop", sb.(atoll.Stopper).Stop(t.Context()))
 		},
 		do: func(ctx context.Context, _ atoll.Driver, sb atoll.Sandbox) error {
 			return sb.(atoll.FreshStarter).StartFresh(ctx)
@@ -211,7 +211,7 @@ var killActs = []killAct{
 	{
 		name: "remove disk", ability: new(atoll.DiskKeeper), fresh: true, before: atoll.Running, after: atoll.Running,
 		prepare: func(k *killSuite, t *testing.T, _ atoll.Sandbox) {
-			must(t, "keep disk", k.newSandbox(t).(atoll.DiskKeeper).DestroyKeepDisk(t.Context(), killedName))
+			requireNoError(t, "keep disk", k.newSandbox(t).(atoll.DiskKeeper).DestroyKeepDisk(t.Context(), killedName))
 		},
 		do: func(ctx context.Context, d atoll.Driver, _ atoll.Sandbox) error {
 			return d.(atoll.DiskStore).RemoveDisk(ctx, killedName)
@@ -228,7 +228,7 @@ var killActs = []killAct{
 	},
 }
 
-func must(t *testing.T, what string, err error) {
+func requireNoError(t *testing.T, what string, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%s: %v", what, err)
@@ -244,8 +244,8 @@ type killSuite struct {
 	clean  []string // the names in dir when there is no sandbox
 }
 
-// reopen opens the driver as a new process would.
-func (k *killSuite) reopen(t *testing.T) {
+// reopenDriver opens the driver as a new process would.
+func (k *killSuite) reopenDriver(t *testing.T) {
 	t.Helper()
 	k.close(t)
 	k.d = k.open(t, k.dir)
@@ -267,22 +267,22 @@ func (k *killSuite) findClean(t *testing.T) {
 	sb := k.newSandbox(t)
 	if forker, ok := sb.(atoll.Forker); ok && hasAbility(sb, new(atoll.Forker)) {
 		_, err := forker.Fork(t.Context(), "", atoll.Spec{})
-		must(t, "fork", err)
+		requireNoError(t, "fork", err)
 	}
 	if s, ok := sb.(atoll.Stopper); ok && hasAbility(sb, new(atoll.Stopper)) {
-		must(t, "stop", s.Stop(t.Context()))
-		must(t, "start", s.Start(t.Context()))
+		requireNoError(t, "stop", s.Stop(t.Context()))
+		requireNoError(t, "start", s.Start(t.Context()))
 	}
 	if s, ok := sb.(atoll.DiskKeeper); ok && hasAbility(sb, new(atoll.DiskKeeper)) {
-		must(t, "keep disk", s.DestroyKeepDisk(t.Context(), killedName))
+		requireNoError(t, "keep disk", s.DestroyKeepDisk(t.Context(), killedName))
 		k.removeKilledDisk(t)
 	}
 	k.destroyAll(t)
-	k.clean = k.names(t)
+	k.clean = k.listFiles(t)
 }
 
-// names returns the names of the files in the driver's directory, at two levels.
-func (k *killSuite) names(t *testing.T) (names []string) {
+// listFiles returns the names of the files in the driver's directory, at two levels.
+func (k *killSuite) listFiles(t *testing.T) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir(k.dir, func(name string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -298,7 +298,7 @@ func (k *killSuite) names(t *testing.T) (names []string) {
 		}
 		return err
 	})
-	must(t, "list the driver's directory", err)
+	requireNoError(t, "list the driver's directory", err)
 	return names
 }
 
@@ -307,7 +307,7 @@ func (k *killSuite) newSandbox(t *testing.T) atoll.Sandbox {
 	ctx, cancel := context.WithTimeout(t.Context(), killTimeout)
 	defer cancel()
 	sb, err := k.d.Create(ctx, atoll.Spec{})
-	must(t, "create", err)
+	requireNoError(t, "create", err)
 	k.writeMarker(t, sb, oldMarker)
 	return sb
 }
@@ -352,7 +352,7 @@ func (k *killSuite) killDuring(t *testing.T, act killAct) {
 	k.destroyAll(t)
 	if act.ability != nil {
 		sb := k.newSandbox(t)
-		if !implements(sb, act.ability) || !hasAbility(sb, act.ability) {
+		if !hasInterface(sb, act.ability) || !hasAbility(sb, act.ability) {
 			t.Skipf("the %s driver can't %s here", k.d.Name(), act.name)
 		}
 	}
@@ -370,8 +370,8 @@ func (k *killSuite) killDuring(t *testing.T, act killAct) {
 	}
 }
 
-// implements reports whether a sandbox implements the interface that ability points to.
-func implements(sb atoll.Sandbox, ability any) bool {
+// hasInterface reports whether a sandbox implements the interface that ability points to.
+func hasInterface(sb atoll.Sandbox, ability any) bool {
 	switch ability.(type) {
 	case *atoll.Stopper:
 		_, ok := sb.(atoll.Stopper)
@@ -404,10 +404,10 @@ func implements(sb atoll.Sandbox, ability any) bool {
 // killOnce kills a process at one call of an act, and checks what it has left.
 func (k *killSuite) killOnce(t *testing.T, act killAct, call int) (r killtest.Result) {
 	t.Helper()
-	id := k.prepare(t, act)
+	id := k.prepareSandbox(t, act)
 	k.close(t)
 	r = killtest.Run(t, killTask{Dir: k.dir, Act: act.name, ID: id}, call)
-	k.reopen(t)
+	k.reopenDriver(t)
 	if r.Killed == "" && !r.Ended {
 		t.Errorf("call %d: the act failed: %s", call, r.Output)
 		return r
@@ -420,20 +420,20 @@ func (k *killSuite) killOnce(t *testing.T, act killAct, call int) (r killtest.Re
 	return r
 }
 
-// prepare returns the id of a sandbox in the state before an act; empty: it is to be created.
-func (k *killSuite) prepare(t *testing.T, act killAct) string {
+// prepareSandbox returns the id of a sandbox in the state before an act; empty: it is to be created.
+func (k *killSuite) prepareSandbox(t *testing.T, act killAct) string {
 	t.Helper()
 	if act.before == atoll.Destroyed {
 		return ""
 	}
 	list, err := k.d.List(t.Context())
-	must(t, "list", err)
+	requireNoError(t, "list", err)
 	var sb atoll.Sandbox
 	if act.fresh || len(list) == 0 {
 		sb = k.newSandbox(t)
 	} else {
 		sb, err = k.d.Open(t.Context(), list[0].ID)
-		must(t, "open", err)
+		requireNoError(t, "open", err)
 	}
 	if act.prepare != nil {
 		act.prepare(k, t, sb)
@@ -446,7 +446,7 @@ func (k *killSuite) prepare(t *testing.T, act killAct) string {
 func (k *killSuite) checkLeft(t *testing.T, act killAct, id string, completed bool) {
 	t.Helper()
 	list, err := k.d.List(t.Context())
-	must(t, "list", err)
+	requireNoError(t, "list", err)
 	var sb atoll.Sandbox
 	for _, s := range list {
 		if id != "" && s.ID != id {
@@ -456,7 +456,7 @@ func (k *killSuite) checkLeft(t *testing.T, act killAct, id string, completed bo
 			t.Errorf("it is %s: %v", s.State, s.Conditions)
 		}
 		sb, err = k.d.Open(t.Context(), s.ID)
-		must(t, "open", err)
+		requireNoError(t, "open", err)
 		k.checkSandbox(t, act, sb, s.State, completed)
 	}
 	if sb == nil && act.after != atoll.Destroyed && (completed || act.before != atoll.Destroyed) {
@@ -482,13 +482,13 @@ func (k *killSuite) checkSandbox(t *testing.T, act killAct, sb atoll.Sandbox, st
 	switch state {
 	case atoll.Running:
 	case atoll.Paused:
-		must(t, "resume", sb.(atoll.Pauser).Resume(ctx))
+		requireNoError(t, "resume", sb.(atoll.Pauser).Resume(ctx))
 	default:
 		s, ok := sb.(atoll.Stopper)
 		if !ok {
 			return
 		}
-		must(t, "start", s.Start(ctx))
+		requireNoError(t, "start", s.Start(ctx))
 	}
 	if act.before == atoll.Destroyed {
 		exit, err := sb.Exec(ctx, atoll.Cmd{Shell: "echo hi"})
@@ -518,9 +518,9 @@ func (k *killSuite) removeSnapshots(t *testing.T, sb atoll.Sandbox) {
 		return
 	}
 	list, err := keeper.Snapshots(t.Context())
-	must(t, "list snapshots", err)
+	requireNoError(t, "list snapshots", err)
 	for _, s := range list {
-		must(t, "remove a snapshot", keeper.RemoveSnapshot(t.Context(), s.ID))
+		requireNoError(t, "remove a snapshot", keeper.RemoveSnapshot(t.Context(), s.ID))
 	}
 }
 
@@ -528,12 +528,12 @@ func (k *killSuite) removeSnapshots(t *testing.T, sb atoll.Sandbox) {
 func checkKilledSnapshot(k *killSuite, t *testing.T, sb atoll.Sandbox, _ bool) {
 	t.Helper()
 	list, err := sb.(atoll.SnapshotKeeper).Snapshots(t.Context())
-	must(t, "list snapshots", err)
+	requireNoError(t, "list snapshots", err)
 	if len(list) > 1 {
 		t.Errorf("it has %d snapshots", len(list))
 	}
 	for _, s := range list {
-		must(t, "restore", sb.(atoll.Snapshotter).Restore(t.Context(), s.ID))
+		requireNoError(t, "restore", sb.(atoll.Snapshotter).Restore(t.Context(), s.ID))
 		if got := k.readMarker(t, sb); got != oldMarker {
 			t.Errorf("the snapshot has the %q files", got)
 		}
@@ -544,7 +544,7 @@ func checkKilledSnapshot(k *killSuite, t *testing.T, sb atoll.Sandbox, _ bool) {
 func checkKilledFork(k *killSuite, t *testing.T, sb atoll.Sandbox, completed bool) {
 	t.Helper()
 	list, err := k.d.List(t.Context())
-	must(t, "list", err)
+	requireNoError(t, "list", err)
 	if n := len(list); n > 2 || completed && n < 2 {
 		t.Errorf("there are %d sandboxes", n)
 	}
@@ -553,11 +553,11 @@ func checkKilledFork(k *killSuite, t *testing.T, sb atoll.Sandbox, completed boo
 			continue
 		}
 		fork, err := k.d.Open(t.Context(), s.ID)
-		must(t, "open the fork", err)
+		requireNoError(t, "open the fork", err)
 		if got := k.readMarker(t, fork); got != oldMarker {
 			t.Errorf("the fork has the %q files", got)
 		}
-		must(t, "destroy the fork", fork.Destroy(t.Context()))
+		requireNoError(t, "destroy the fork", fork.Destroy(t.Context()))
 	}
 }
 
@@ -565,7 +565,7 @@ func checkKilledFork(k *killSuite, t *testing.T, sb atoll.Sandbox, completed boo
 func checkKilledNetwork(_ *killSuite, t *testing.T, sb atoll.Sandbox, completed bool) {
 	t.Helper()
 	c, err := sb.(atoll.NetworkController).CheckNetwork(t.Context(), killedTarget)
-	must(t, "check the network", err)
+	requireNoError(t, "check the network", err)
 	if completed && !c.Allowed {
 		t.Errorf("the rules are the old ones: %+v", c)
 	}
@@ -577,11 +577,11 @@ func checkKilledDisk(k *killSuite, t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), killTimeout)
 	defer cancel()
 	sb, err := k.d.Create(ctx, atoll.Spec{VM: &atoll.VM{Disk: killedName}})
-	must(t, "create a sandbox with the kept disk", err)
+	requireNoError(t, "create a sandbox with the kept disk", err)
 	if got := k.readMarker(t, sb); got != oldMarker {
 		t.Errorf("the kept disk has the %q files", got)
 	}
-	must(t, "destroy the sandbox with the kept disk", sb.Destroy(ctx))
+	requireNoError(t, "destroy the sandbox with the kept disk", sb.Destroy(ctx))
 	if !k.removeKilledDisk(t) {
 		t.Error("the disk is lost")
 	}
@@ -592,9 +592,9 @@ func (k *killSuite) removeKilledDisk(t *testing.T) bool {
 	t.Helper()
 	disks := k.d.(atoll.DiskStore)
 	list, err := disks.Disks(t.Context())
-	must(t, "list disks", err)
+	requireNoError(t, "list disks", err)
 	for _, disk := range list {
-		must(t, "remove the disk", disks.RemoveDisk(t.Context(), disk.Name))
+		requireNoError(t, "remove the disk", disks.RemoveDisk(t.Context(), disk.Name))
 	}
 	return len(list) > 0
 }
@@ -603,11 +603,11 @@ func (k *killSuite) removeKilledDisk(t *testing.T) bool {
 func (k *killSuite) destroyAll(t *testing.T) {
 	t.Helper()
 	list, err := k.d.List(context.Background()) // a cleanup has no other context
-	must(t, "list", err)
+	requireNoError(t, "list", err)
 	for _, s := range list {
 		sb, err := k.d.Open(context.Background(), s.ID)
-		must(t, "open", err)
-		must(t, "destroy", sb.Destroy(context.Background()))
+		requireNoError(t, "open", err)
+		requireNoError(t, "destroy", sb.Destroy(context.Background()))
 	}
 }
 
@@ -618,9 +618,9 @@ func (k *killSuite) checkClean(t *testing.T) {
 	defer cancel()
 	for {
 		list, err := k.d.List(ctx)
-		must(t, "list", err)
+		requireNoError(t, "list", err)
 		var left []string
-		for _, name := range k.names(t) {
+		for _, name := range k.listFiles(t) {
 			if !slices.Contains(k.clean, name) {
 				left = append(left, name)
 			}

@@ -46,12 +46,12 @@ func Task(t *testing.T, task any) bool {
 }
 
 // Begin marks where a copy's act begins. From here on its system calls count.
-func Begin() { mark("begin") }
+func Begin() { writeMark("begin") }
 
 // End marks where a copy's act ended without an error.
-func End() { mark("end") }
+func End() { writeMark("end") }
 
-func mark(text string) {
+func writeMark(text string) {
 	if _, err := unix.Write(markFile, []byte(text)); err != nil {
 		panic(err) // Run did not start this process
 	}
@@ -87,7 +87,7 @@ func Run(t *testing.T, task any, call int) Result {
 	name, _, _ := strings.Cut(t.Name(), "/")
 	argv := []string{os.Args[0], "-test.run=^" + name + "$", "-test.count=1", "-test.timeout=" + timeout.String()}
 	attr := &os.ProcAttr{Env: append(os.Environ(), variable+"="+string(text)), Files: []*os.File{null, out, out, null}, Sys: &syscall.SysProcAttr{Ptrace: true, Setpgid: true}}
-	if err := c.trace(argv, attr); err != nil {
+	if err := c.traceProcess(argv, attr); err != nil {
 		t.Fatal(err)
 	}
 	b, err := io.ReadAll(io.NewSectionReader(out, 0, 1<<20))
@@ -107,9 +107,9 @@ type tracer struct {
 	result Result
 }
 
-// trace starts a process and follows it to its end. A thread of this process is the tracer: only it
+// traceProcess starts a process and follows it to its end. A thread of this process is the tracer: only it
 // can wait for the process.
-func (c *tracer) trace(argv []string, attr *os.ProcAttr) error {
+func (c *tracer) traceProcess(argv []string, attr *os.ProcAttr) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	p, err := os.StartProcess("/proc/self/exe", argv, attr)
