@@ -125,8 +125,21 @@ func isolationName(accel string) string {
 	return emulated
 }
 
-// sandboxStatus returns the status of a sandbox without asking its VM.
+// sandboxStatus returns the status of a sandbox whose lock the caller does not hold, without asking its
+// VM. Without a VM it may be in the middle of an act: the status is that after it.
 func (d *Driver) sandboxStatus(r *record) atoll.Status {
+	s := d.statusNow(r)
+	if s.State != atoll.Failed {
+		return s
+	}
+	if settled, err := d.stateHome().LoadSettled(r.ID); err == nil {
+		return d.statusNow(settled)
+	}
+	return s
+}
+
+// statusNow returns the status of a sandbox as its record and its VM are now.
+func (d *Driver) statusNow(r *record) atoll.Status {
 	s := atoll.Status{
 		ID: r.ID, Name: r.Spec.Name, Driver: d.Name(), State: r.State, Labels: r.Spec.Labels, Isolation: isolationName(r.Accel), Created: r.Created, Active: r.Created,
 	}
