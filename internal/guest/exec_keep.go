@@ -148,6 +148,7 @@ func (c *Client) openResume(ctx context.Context, id string, received [2]int64, r
 func (l *Link) reopenCommand(ctx context.Context, id string, received [2]int64) (c *Client, st *yamux.Stream, reply resumeReply, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, KeepTime, fmt.Errorf("%w after %v without a connection", atoll.ErrTimeout, KeepTime))
 	defer cancel()
+	begun := time.Now()
 	for wait := reconnectMin; ; wait = min(2*wait, reconnectMax) {
 		if c, err = l.Client(ctx); err == nil {
 			st, err = c.openResume(ctx, id, received, &reply)
@@ -157,7 +158,7 @@ func (l *Link) reopenCommand(ctx context.Context, id string, received [2]int64) 
 			return c, st, reply, nil
 		case ctx.Err() != nil:
 			return nil, nil, reply, context.Cause(ctx)
-		case !l.Reconnects || errors.Is(err, atoll.ErrNotFound) || errors.Is(err, atoll.ErrState) || errors.Is(err, atoll.ErrDenied) || errors.Is(err, atoll.ErrUnsupported):
+		case !l.Reconnects || isFinal(err, time.Since(begun)):
 			return nil, nil, reply, err
 		}
 		t := time.NewTimer(wait)
@@ -167,6 +168,23 @@ func (l *Link) reopenCommand(ctx context.Context, id string, received [2]int64) 
 			t.Stop()
 		}
 	}
+}
+
+// deniedTime is how long a sandbox is tried to be reached although that is denied: the API server of a
+// cluster denies everything after its start, until it has read its rules, and a kubelet repeats that
+// for a while.
+const deniedTime = time.Minute
+
+// isFinal reports whether a command can't be continued because of an error of an attempt, so long after the
+// first one.
+func isFinal(err error, after time.Duration) bool {
+	switch {
+	case errors.Is(err, atoll.ErrNotFound), errors.Is(err, atoll.ErrState), errors.Is(err, atoll.ErrUnsupported):
+		return true
+	case errors.Is(err, atoll.ErrDenied):
+		return after > deniedTime
+	}
+	return false
 }
 
 // Pauses between attempts to reach a sandbox again.
