@@ -90,7 +90,8 @@ func (p *pod) readAgentState(ctx context.Context) (fact, error) {
 	if p.incomplete && f.state == atoll.Running {
 		return fact{state: atoll.Failed, reason: "incomplete", message: incompleteText, since: f.since}, nil
 	}
-	if f.state == atoll.Running {
+	switch {
+	case f.state == atoll.Running:
 		found, err := p.get(ctx)
 		if err != nil {
 			return fact{}, err
@@ -98,11 +99,25 @@ func (p *pod) readAgentState(ctx context.Context) (fact, error) {
 		if f = factOf(found); f.state == atoll.Running {
 			p.setKnown(f.state, found.UID)
 		}
-	}
-	if f.state == atoll.Stopped {
+	case f.state == atoll.Starting && claim.Status.Sandbox.Name != "":
+		found, err := p.get(ctx)
+		if err != nil && !errors.Is(err, atoll.ErrNotFound) {
+			return fact{}, err
+		}
+		if err == nil && p.runsUnready(found) {
+			return factOf(found), nil
+		}
+	case f.state == atoll.Stopped:
 		p.setKnown(f.state, "")
 	}
 	return f, nil
+}
+
+// runsUnready reports whether a pod runs although its claim is not ready: its node does not answer, or answers
+// again and the claim is not up to date.
+func (p *pod) runsUnready(found *corev1.Pod) bool {
+	f := factOf(found)
+	return f.state == atoll.Running && (!f.ready || p.hasAnswered(found.UID))
 }
 
 // factOfClaim returns the state of a claim.

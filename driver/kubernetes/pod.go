@@ -155,7 +155,8 @@ func (p *pod) get(ctx context.Context) (found *corev1.Pod, err error) {
 	return found, err
 }
 
-// explainUnreachable returns why a pod can't be reached, from its state in the API; nil if it runs.
+// explainUnreachable returns why a pod can't be reached, from its state in the API; nil if it runs. The
+// error of a pod that is gone or has ended matches ErrNotFound or ErrState: waiting for it is in vain.
 func (p *pod) explainUnreachable(ctx context.Context) error {
 	found, err := p.readState(ctx)
 	if err != nil {
@@ -169,7 +170,7 @@ func (p *pod) explainUnreachable(ctx context.Context) error {
 	case atoll.Starting, atoll.Stopping:
 		return fmt.Errorf("%w: it is %s", atoll.ErrState, found.state)
 	}
-	return fmt.Errorf("%w: its pod has ended: %s: %s", atoll.ErrUnavailable, found.reason, found.message)
+	return fmt.Errorf("%w: its pod has ended: %s: %s", atoll.ErrState, found.reason, found.message)
 }
 
 // podAddress returns the address of the pod in the cluster's network.

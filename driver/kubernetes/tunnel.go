@@ -185,6 +185,9 @@ func (p *pod) connectOrExplain(ctx context.Context) (net.Conn, error) {
 			return nil, why
 		}
 		conn, err = p.connectResent(ctx, err)
+		if errors.Is(err, atoll.ErrNotFound) { // while the node, or the API, was restarted
+			err = fmt.Errorf("%w: its node did not know its pod: %v", atoll.ErrUnavailable, err) //nolint:errorlint // the pod exists
+		}
 	}
 	if err == nil {
 		_ = p.ensureProxy(ctx) // without one nothing is reached, and CheckNetwork reports it

@@ -76,3 +76,29 @@ func TestUnknownPodIsRetried(t *testing.T) {
 		}
 	}
 }
+
+// TestPodThatRunsIsUnavailable connects to the guest of a pod that runs, while its node does not know it and the
+// API fails once: the error must not say that the pod does not exist, which would end its commands.
+func TestPodThatRunsIsUnavailable(t *testing.T) {
+	var failed atomic.Bool
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case !strings.HasSuffix(r.URL.Path, "/pods/atoll-s"):
+			http.Error(w, "pod does not exist", http.StatusNotFound) // as a kubelet answers
+		case failed.CompareAndSwap(false, true):
+			http.Error(w, "starting", http.StatusInternalServerError)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(object{ // the client has gone
+				"kind": "Pod", "apiVersion": "v1", "metadata": object{"name": "atoll-s", "labels": object{labelID: "s"}},
+				"status": object{"phase": "Running", "containerStatuses": []any{object{"name": container, "state": object{"running": object{}}}}},
+			})
+		}
+	}))
+	defer s.Close()
+	tg := newTarget(t, s.URL)
+	p := &pod{d: tg.d, t: tg, id: "s", how: PlaceImage, port: guestPort}
+	if _, err := p.connectOrExplain(t.Context()); !errors.Is(err, atoll.ErrUnavailable) || errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("%v; want ErrUnavailable alone", err)
+	}
+}

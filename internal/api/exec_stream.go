@@ -262,9 +262,10 @@ func (e *execStream) run(c *wire.Command) (*wire.Exit, error) {
 	if c.Process == "" {
 		c.Process = "p" + atoll.NewID()[1:]
 	}
-	if c.Keep && e.sb.CanResume() {
+	switch { // whether a command can be continued shows when it is: the driver may be out of reach now
+	case c.Keep && (e.resume != nil || e.sb.CanResume()):
 		e.keeps.Store(true)
-	} else if e.resume != nil {
+	case e.resume != nil:
 		return nil, fmt.Errorf("%w: commands in this sandbox end with their connection", atoll.ErrUnsupported)
 	}
 	cmd := commandOf(c)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -50,7 +51,13 @@ func (s *Sandbox) ResumeExec(ctx context.Context, cmd atoll.Cmd, from atoll.Resu
 	m := s.secretMask(cmd.Env)
 	command := m.redactCommand(&cmd)
 	noted := s.startAudit("resume exec", command)
-	err := s.leaveProcess(ctx, cmd.ID)
+	err := s.checkAccess("exec", rulesFor("exec").scope)
+	if err == nil {
+		err = s.leaveProcess(ctx, cmd.ID)
+	}
+	if err == nil {
+		err = s.waitForInner(ctx)
+	}
 	var exit atoll.Exit
 	if err == nil {
 		_, exit, err = s.runProcess(ctx, cmd.ID, cmd, &from, m, command)
@@ -58,6 +65,41 @@ func (s *Sandbox) ResumeExec(ctx context.Context, cmd atoll.Cmd, from atoll.Resu
 	err = m.redactError(s.wrapError("exec", err))
 	noted(err)
 	return exit, err
+}
+
+// Times that a driver's cluster or engine, which may be restarted, has to open a sandbox with a command that
+// goes on.
+const (
+	openPatience = 2 * time.Minute
+	openWaitMin  = 50 * time.Millisecond // between two attempts; doubles
+	openWaitMax  = 2 * time.Second
+)
+
+// waitForInner waits until the driver has opened the sandbox. It tries again while its cluster or engine may
+// only be out of reach.
+func (s *Sandbox) waitForInner(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, openPatience)
+	defer cancel()
+	for wait := openWaitMin; ; wait = min(2*wait, openWaitMax) {
+		_, err := s.b.openInner(limited)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case limited.Err() != nil, errors.Is(err, errNotHere), !mayBeInterrupted(err):
+			return err
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-limited.Done():
+			t.Stop()
+		}
+	}
+}
+
+// mayBeInterrupted reports whether an error may come from a cluster or an engine that is being restarted.
+func mayBeInterrupted(err error) bool {
+	return errors.Is(err, atoll.ErrUnavailable) || errors.Is(err, atoll.ErrTimeout) || errors.Is(err, atoll.ErrDenied)
 }
 
 // leaveProcess makes a caller of this process that has a command, and whose connection may be lost

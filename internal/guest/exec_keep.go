@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/libp2p/go-yamux/v5"
@@ -103,35 +104,41 @@ func (l *Link) ResumeExec(ctx context.Context, streams atoll.Cmd, from atoll.Res
 	ctx, cancel := withDeadline(ctx, &streams)
 	defer cancel()
 	received := [2]int64{from.Stdout, from.Stderr}
-	err = l.runOp(ctx, "exec", func(c *Client) error {
-		if !c.keepsCommands() {
-			return fmt.Errorf("%w: the guest of this sandbox is older and keeps no commands", atoll.ErrUnsupported)
+	if l.BeforeOp != nil {
+		if err := l.BeforeOp("exec"); err != nil {
+			return exit, l.wrapError("exec", err)
 		}
-		var reply resumeReply
-		st, err := c.openResume(ctx, streams.ID, received, &reply)
-		if err != nil {
-			return err
+	}
+	exit, err = l.resumeStreams(ctx, &streams, received, from.Stdin)
+	exit.Duration = time.Since(start)
+	return exit, l.wrapError("exec", l.explainError(ctx, err))
+}
+
+// resumeStreams continues the streams of a command of another process to its end.
+func (l *Link) resumeStreams(ctx context.Context, streams *atoll.Cmd, received [2]int64, stdin func(int64) (io.Reader, error)) (atoll.Exit, error) {
+	c, st, reply, err := l.reopenCommand(ctx, streams.ID, received)
+	if err != nil {
+		return atoll.Exit{}, err
+	}
+	streams.Stdin = nil
+	if stdin != nil {
+		if streams.Stdin, err = stdin(reply.Received); err != nil {
+			_ = st.Reset() // the first error counts
+			return atoll.Exit{}, err
 		}
-		streams.Stdin = nil
-		if from.Stdin != nil {
-			if streams.Stdin, err = from.Stdin(reply.Received); err != nil {
-				_ = st.Reset() // the first error counts
-				return err
-			}
-		}
-		x := l.newKept(c, st, streams.ID, &streams)
-		x.resumed.received, x.resumed.told = received, received
-		x.stdin.total = reply.Received
-		x.setCredit(stdinWindow - int(reply.Received-reply.Read))
-		exit, err = x.runToEnd(ctx)
-		exit.Duration = time.Since(start)
-		return err
-	})
-	return exit, err
+	}
+	x := l.newKept(c, st, streams.ID, streams)
+	x.resumed.received, x.resumed.told = received, received
+	x.stdin.total = reply.Received
+	x.setCredit(stdinWindow - int(reply.Received-reply.Read))
+	return x.runToEnd(ctx)
 }
 
 // openResume opens a channel of a kept command.
 func (c *Client) openResume(ctx context.Context, id string, received [2]int64, reply *resumeReply) (*yamux.Stream, error) {
+	if !c.keepsCommands() {
+		return nil, fmt.Errorf("%w: the guest of this sandbox is older and keeps no commands", atoll.ErrUnsupported)
+	}
 	body, err := json.Marshal(resumeBody{Command: id, Received: received})
 	if err != nil {
 		return nil, err
@@ -144,10 +151,12 @@ func (c *Client) openResume(ctx context.Context, id string, received [2]int64, r
 }
 
 // reopenCommand opens a new channel of a kept command. It tries again while the sandbox may only be
-// out of reach.
+// out of reach, and at once if the connection had ended unnoticed.
 func (l *Link) reopenCommand(ctx context.Context, id string, received [2]int64) (c *Client, st *yamux.Stream, reply resumeReply, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, KeepTime, fmt.Errorf("%w after %v without a connection", atoll.ErrTimeout, KeepTime))
 	defer cancel()
+	begun := time.Now()
+	stale := false
 	for wait := reconnectMin; ; wait = min(2*wait, reconnectMax) {
 		if c, err = l.Client(ctx); err == nil {
 			st, err = c.openResume(ctx, id, received, &reply)
@@ -157,7 +166,11 @@ func (l *Link) reopenCommand(ctx context.Context, id string, received [2]int64) 
 			return c, st, reply, nil
 		case ctx.Err() != nil:
 			return nil, nil, reply, context.Cause(ctx)
-		case !l.Reconnects || errors.Is(err, atoll.ErrNotFound) || errors.Is(err, atoll.ErrState) || errors.Is(err, atoll.ErrDenied) || errors.Is(err, atoll.ErrUnsupported):
+		case !stale && c != nil && errors.Is(err, errUnsent):
+			stale = true
+			_ = c.Close() // forces a new connection
+			continue
+		case !l.Reconnects || isFinal(err, time.Since(begun)):
 			return nil, nil, reply, err
 		}
 		t := time.NewTimer(wait)
@@ -167,6 +180,23 @@ func (l *Link) reopenCommand(ctx context.Context, id string, received [2]int64) 
 			t.Stop()
 		}
 	}
+}
+
+// deniedTime is how long a sandbox is tried to be reached although that is denied: the API server of a
+// cluster denies everything after its start, until it has read its rules, and a kubelet repeats that
+// for a while.
+const deniedTime = time.Minute
+
+// isFinal reports whether a command can't be continued because of an error of an attempt, so long after the
+// first one.
+func isFinal(err error, after time.Duration) bool {
+	switch {
+	case errors.Is(err, atoll.ErrNotFound), errors.Is(err, atoll.ErrState), errors.Is(err, atoll.ErrUnsupported):
+		return true
+	case errors.Is(err, atoll.ErrDenied):
+		return after > deniedTime
+	}
+	return false
 }
 
 // Pauses between attempts to reach a sandbox again.

@@ -238,6 +238,54 @@ func TestUnreachableSandboxEndsCommand(t *testing.T) {
 	waitForNoKept(t, l.server)
 }
 
+// TestCommandContinuesAfterRefusals: the way to the sandbox is interrupted in some ways that are over soon.
+func TestCommandContinuesAfterRefusals(t *testing.T) {
+	l := newCutLink(t)
+	l.Reconnects = true
+	out := newNotifyingWriter()
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Exec(t.Context(), atoll.Cmd{Shell: "echo ready; cat", Stdin: r, Stdout: out})
+		done <- err
+	}()
+	<-out.written
+	refusals := []error{atoll.ErrDenied, atoll.ErrUnavailable, atoll.ErrTimeout, atoll.ErrInvalid, io.EOF}
+	l.mu.Lock()
+	l.Link.Connect = func(ctx context.Context) (net.Conn, error) { // one at a time
+		if len(refusals) == 0 {
+			return l.connect(ctx)
+		}
+		err := refusals[0]
+		refusals = refusals[1:]
+		return nil, err
+	}
+	l.mu.Unlock()
+	l.cut()
+	fmt.Fprint(w, "more")
+	_ = w.Close()
+	if err := <-done; err != nil || out.String() != "ready\nmore" || len(refusals) > 0 {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+	waitForNoneRunning(t, l.server)
+}
+
+func TestIsFinal(t *testing.T) {
+	for _, test := range []struct {
+		err         error
+		soon, later bool
+	}{
+		{atoll.ErrNotFound, true, true}, {atoll.ErrState, true, true}, {atoll.ErrUnsupported, true, true},
+		{atoll.ErrDenied, false, true},
+		{atoll.ErrUnavailable, false, false}, {atoll.ErrTimeout, false, false}, {io.EOF, false, false},
+	} {
+		err := fmt.Errorf("%w: reason", test.err)
+		if soon, later := isFinal(err, 0), isFinal(err, deniedTime+1); soon != test.soon || later != test.later {
+			t.Errorf("%v: %v and %v", err, soon, later)
+		}
+	}
+}
+
 func TestNegotiateVersion(t *testing.T) {
 	for greeting, want := range map[string]int{
 		"atoll-guest 1\n": 1, "atoll-guest 2 1\n": 2, "atoll-guest 9 1\n": Version, "atoll-guest 9 2\n": Version,

@@ -15,6 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/commandtest"
 )
 
 // balancer is a load balancer of this process: it connects to the current server, and can cut all
@@ -82,13 +83,53 @@ func TestCommandOutlivesServerOnKubernetes(t *testing.T) {
 	testResume(t, "kubernetes", clustertest.Namespace(t, nil))
 }
 
-func testResume(t *testing.T, driver, place string) {
-	replicas, _ := startReplicas(t, driver, place)
+// TestCommandOutlivesServerAndCluster runs one command over a cut connection, two killed servers, and restarts of
+// everything between a server and the pod.
+func TestCommandOutlivesServerAndCluster(t *testing.T) {
+	replicas, _ := startReplicas(t, "kubernetes", clustertest.Namespace(t, nil))
 	b := &balancer{to: replicas[0]}
+	c := commandtest.Start(t, createBehind(t, b))
+	restart := func(component string) func() {
+		return func() {
+			clustertest.Tool(t, "kill", component)
+			clustertest.Tool(t, "start", component)
+		}
+	}
+	for _, fault := range []func(){
+		b.cut,
+		restart("kubelet"),
+		func() {
+			replicas[0].kill()
+			must(t, replicas[0].start())
+		},
+		restart("containerd"),
+		restart("apiserver"),
+		func() { // the other server knows the cluster as it was
+			b.turnTo(replicas[1])
+			replicas[0].kill()
+			must(t, replicas[0].start())
+		},
+		func() { // both at once
+			clustertest.Tool(t, "kill", "apiserver")
+			b.turnTo(replicas[0])
+			replicas[1].kill()
+			clustertest.Tool(t, "start", "apiserver")
+			must(t, replicas[1].start())
+		},
+	} {
+		fault()
+		c.WaitForOutput(t)
+	}
+	t.Logf("%d lines", c.Finish(t))
+}
+
+// createBehind creates a sandbox with a client behind a load balancer. It is destroyed when the test ends.
+func createBehind(t *testing.T, b *balancer) *client.Sandbox {
+	t.Helper()
 	c, err := client.New(client.Options{Host: "http://balancer", DialContext: b.dial})
 	must(t, err)
 	t.Cleanup(func() { _ = c.Close() }) // only its idle connections
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var cfg atoll.Config
 	cfg.Name = "outlives"
@@ -99,6 +140,15 @@ func testResume(t *testing.T, driver, place string) {
 		defer cancel()
 		must(t, sb.Destroy(ctx))
 	})
+	return sb
+}
+
+func testResume(t *testing.T, driver, place string) {
+	replicas, _ := startReplicas(t, driver, place)
+	b := &balancer{to: replicas[0]}
+	sb := createBehind(t, b)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
 	faults := []struct {
 		name string
 		do   func()
