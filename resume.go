@@ -8,7 +8,7 @@ import (
 
 // CommandResumer is a sandbox whose running commands another process can take over: one that lost its
 // connection, or the successor of a process that has ended. The sandbox keeps such a command for
-// some minutes, with its last output; a command whose output nobody takes waits.
+// some minutes, with its last output; a command whose output is not read waits.
 type CommandResumer interface {
 	// ResumeExec continues an Exec of a command with an ID: it copies the output that the
 	// caller does not have to the writers of streams, Signals and TTY.Resize of streams to the command,
@@ -24,7 +24,7 @@ type CommandResumer interface {
 // ErrLeft is the cause of a context whose caller leaves a command running; see CommandResumer.
 var ErrLeft = errors.New("the caller has left; the command goes on")
 
-// Resumption says how much of a command's streams a caller has; see CommandResumer.
+// Resumption is the position of a caller in the streams of a command; see CommandResumer.
 type Resumption struct {
 	Stdout, Stderr int64 // bytes of output
 

@@ -166,8 +166,8 @@ func (s *Server) newExec(ctx context.Context, conn messageConn, sb sandboxRunner
 	return e
 }
 
-// loseClient ends the command because the client or this server is gone, or leaves it to whoever
-// continues it.
+// loseClient ends the command because the client or this server is gone, or leaves it to the
+// next connection.
 func (e *execStream) loseClient(why error) {
 	if e.keeps.Load() && !errors.Is(why, errTokenInvalid) {
 		why = atoll.ErrLeft

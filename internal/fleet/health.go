@@ -21,7 +21,7 @@ func (r *row) shouldRun() bool {
 	return (r.state == atoll.Running || r.state == atoll.Paused) && r.goal == "" && r.holder == "" && r.process == ""
 }
 
-// isUnsettled reports whether a row records a sandbox of which the driver reported something
+// isUnsettled reports whether a row records a sandbox for which the driver reported something
 // temporary, such as that it is being stopped without the fleet.
 func (r *row) isUnsettled() bool {
 	return r.state == atoll.Failed && r.reason == reasonUnclear && r.goal == "" && r.holder == "" && r.process == ""

@@ -40,7 +40,7 @@ const (
 	sendWindow = 1 << 19 // output that was not received: then the command waits
 )
 
-// receivedStep is after how many bytes of output a host says that it has received them.
+// receivedStep is how many bytes of output a host receives before it acknowledges them.
 const receivedStep = 128 << 10
 
 // resumeBody asks for a kept command.
@@ -49,7 +49,7 @@ type resumeBody struct {
 	Received [2]int64 `json:"received"` // bytes of standard output and standard error that the host has
 }
 
-// resumeReply says how far a guest is with the standard input of a command.
+// resumeReply is the standard input of a command that has arrived so far.
 type resumeReply struct {
 	Received int64 `json:"received"` // bytes that have arrived
 	Read     int64 `json:"read"`     // bytes that the command has read

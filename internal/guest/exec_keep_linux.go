@@ -164,7 +164,7 @@ func (k *keptCommand) sendOutput(stream int, b []byte) error {
 	return nil
 }
 
-// errNoHost reports that nobody will ask for the output of a command.
+// errNoHost reports that no host will ask for the output of a command.
 var errNoHost = errors.New("no host is connected")
 
 // waitForRoom waits until there is room for n bytes of output that no host has received, and takes
@@ -431,7 +431,7 @@ func (k *keptCommand) takeOver(st *yamux.Stream, received [2]int64) (resumeReply
 	k.current = nil // the end of its channel means nothing
 	k.state.Unlock()
 	if former != nil {
-		_ = former.Reset() // so that nobody waits for it with the lock
+		_ = former.Reset() // so that no writer waits for it with the lock
 	}
 	k.mu.Lock()
 	for i := range received {

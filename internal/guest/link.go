@@ -28,7 +28,7 @@ type Link struct {
 	// answer. It should return quickly.
 	ExplainError func(ctx context.Context, err error) error
 
-	// Reconnects says that the way to the guest can be interrupted, as through a cluster: a command
+	// Reconnects is set if the way to the guest can be interrupted, as through a cluster: a command
 	// whose connection is lost is continued when a later attempt to connect succeeds. Otherwise
 	// one attempt tells.
 	Reconnects bool

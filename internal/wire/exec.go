@@ -152,7 +152,7 @@ type ClientControl struct {
 	Detach bool        `json:"detach,omitempty"` // close the stream and leave the command running
 }
 
-// Received says how much output of a command a client has received.
+// Received is the output of a command that a client has received.
 type Received struct {
 	Stdout int64 `json:"stdout"` // bytes
 	Stderr int64 `json:"stderr"`

@@ -76,7 +76,7 @@ func (h *Home[T]) LoadSettled(id string) (*T, error) {
 	return h.Load(id)
 }
 
-// lockExisting locks a directory with a lock file if nobody else has the lock.
+// lockExisting locks a directory with a lock file if the lock is free.
 func lockExisting(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, LockFile), os.O_RDWR, 0)
 	if err != nil {

@@ -87,7 +87,7 @@ func (n RangeAllocator) ReleaseAbandoned(exists func(id string) bool) error {
 }
 
 // remove removes the file of an allocation if its owner is the expected one. The lock keeps others
-// from removing it, so that nobody removes the file of a later allocation.
+// from removing it, so that the file of a later allocation stays.
 func (n RangeAllocator) remove(name string, lock int, expected func(owner string, info fs.FileInfo) bool) error {
 	f, err := os.OpenFile(name, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
