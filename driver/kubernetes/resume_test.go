@@ -69,6 +69,7 @@ func TestCommandOutlivesRestarts(t *testing.T) {
 		t.Logf("%d lines", c.Finish(t))
 	})
 	t.Run("placements", func(t *testing.T) {
+		testenv.Real(t, "kubernetes")
 		guestImages(t)
 		for _, how := range []kubernetes.Placement{kubernetes.PlaceImage, kubernetes.PlaceVolume, kubernetes.PlaceInit} {
 			t.Run(string(how), func(t *testing.T) {
