@@ -330,10 +330,7 @@ func (k *keptCommand) loseHost(st *yamux.Stream) {
 		return
 	}
 	k.current = nil
-	k.expiry = time.AfterFunc(KeepTime, func() {
-		k.giveUp()
-		k.kill()
-	})
+	k.expiry = time.AfterFunc(KeepTime, k.expire)
 	k.changed.Broadcast()
 	if k.ended {
 		k.s.kept.addEnded(k)
@@ -378,6 +375,19 @@ func (r *keptRegistry) dropEnded(k *keptCommand) {
 	r.ended.Remove(k.endedElem)
 	k.endedElem = nil
 	r.endedOutput -= k.storedBytes
+}
+
+// expire ends a command that no host has taken over in time.
+func (k *keptCommand) expire() {
+	k.state.Lock()
+	if k.current != nil { // one has, at the last instant
+		k.state.Unlock()
+		return
+	}
+	k.gone = true
+	k.changed.Broadcast()
+	k.state.Unlock()
+	k.kill()
 }
 
 // giveUp records that no host will come any more.
@@ -428,9 +438,9 @@ func (s *Server) resumeCommand(h *host, st *yamux.Stream, q *Request) {
 func (k *keptCommand) takeOver(st *yamux.Stream, received [2]int64) (resumeReply, error) {
 	k.state.Lock()
 	former := k.current
-	k.current = nil // the end of its channel means nothing
 	k.state.Unlock()
 	if former != nil {
+		k.loseHost(former) // if the new host is refused, the command waits for another one
 		_ = former.Reset() // so that no writer waits for it with the lock
 	}
 	k.mu.Lock()

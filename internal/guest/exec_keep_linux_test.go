@@ -384,3 +384,38 @@ func TestEndedCommandsAreLimited(t *testing.T) {
 		runtime.Gosched()
 	}
 }
+
+// TestRefusedHostLeavesCommand: a host asks for output that there is not. The command waits for another
+// host, not for ever.
+func TestRefusedHostLeavesCommand(t *testing.T) {
+	l := newCutLink(t)
+	out := newNotifyingWriter()
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Exec(t.Context(), atoll.Cmd{ID: "c1", Shell: "echo ready; sleep 1000", Stdout: out})
+		done <- err
+	}()
+	<-out.written
+	other := &cutLink{server: l.server}
+	other.Link = Link{ID: "s1", Connect: other.connect}
+	t.Cleanup(other.cut)
+	_, err := other.ResumeExec(t.Context(), atoll.Cmd{ID: "c1"}, atoll.Resumption{Stdout: 1000})
+	if !errors.Is(err, atoll.ErrUnavailable) {
+		t.Errorf("output that there is not: %v, want ErrUnavailable", err)
+	}
+	if err := <-done; !errors.Is(err, atoll.ErrUnavailable) {
+		t.Errorf("the host before: %v, want ErrUnavailable", err)
+	}
+	k := l.server.kept.find("c1")
+	if k == nil {
+		t.Fatal("the command is not kept")
+	}
+	k.state.Lock()
+	waits := k.expiry != nil
+	k.state.Unlock()
+	if !waits {
+		t.Error("the command has no host and waits for ever")
+	}
+	k.expire()
+	waitForNoKept(t, l.server)
+}
