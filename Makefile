@@ -6,10 +6,10 @@ BINARIES := $(CURDIR)/bin
 
 .PHONY: build test test-all race lint fuzz bench demo golden cluster cluster-down clean
 
-build: ## bin/atoll, which holds atoll-guest, atoll-egress, atoll-sftp, atoll-tool and atoll-worker
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(CACHE)/helpers/ ./cmd/atoll-guest ./cmd/atoll-egress ./cmd/atoll-sftp ./cmd/atoll-tool ./cmd/atoll-worker
+build: ## bin/atoll, which holds atoll-full, atoll-guest, atoll-egress, atoll-sftp, atoll-tool and atoll-worker
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(CACHE)/helpers/ ./cmd/atoll-full ./cmd/atoll-guest ./cmd/atoll-egress ./cmd/atoll-sftp ./cmd/atoll-tool ./cmd/atoll-worker
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(BINARIES)/ ./cmd/atoll
-	$(GO) run ./internal/helper/pack $(BINARIES)/atoll $(CACHE)/helpers/atoll-guest $(CACHE)/helpers/atoll-egress $(CACHE)/helpers/atoll-sftp $(CACHE)/helpers/atoll-tool $(CACHE)/helpers/atoll-worker
+	$(GO) run ./internal/helper/pack $(BINARIES)/atoll $(CACHE)/helpers/atoll-full $(CACHE)/helpers/atoll-guest $(CACHE)/helpers/atoll-egress $(CACHE)/helpers/atoll-sftp $(CACHE)/helpers/atoll-tool $(CACHE)/helpers/atoll-worker
 
 test: ## the logic tier, which needs nothing but Go: minutes; what must pass before a commit
 	$(GO) vet ./...
@@ -41,7 +41,7 @@ bench: ## the peers side by side, in one run
 	./bench/run
 
 demo:
-	$(GO) run ./cmd/atoll demo
+	$(GO) run -v ./cmd/atoll demo
 
 golden: ## rewrite the golden files from what the code does now
 	$(GO) test ./cmd/atoll ./driver/virtual -update

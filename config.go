@@ -39,13 +39,25 @@ const (
 	PolicyPersistent  Policy = "persistent"  // stays until it is removed
 )
 
+// Expiry is what happens to a sandbox after Lifecycle.TTL.
+type Expiry string
+
+// The expiries. A sandbox that was stopped or paused stays until it is removed, or started and then
+// expires again.
+const (
+	ExpireRemove Expiry = "remove" // the default
+	ExpireStop   Expiry = "stop"   // its files stay
+	ExpirePause  Expiry = "pause"  // its files and processes stay; stopped if its driver can't pause
+)
+
 // Lifecycle sets when a sandbox is stopped or removed automatically. A sandbox is idle since
 // its last call or its last activity inside, whichever is later. 0 means the policy's default,
 // negative means never.
 type Lifecycle struct {
 	Policy   Policy        `json:"policy,omitempty"`   // empty: session
 	Idle     time.Duration `json:"idle,omitempty"`     // nanoseconds without use until it is removed or stopped
-	TTL      time.Duration `json:"ttl,omitempty"`      // nanoseconds until it is removed, used or not
+	TTL      time.Duration `json:"ttl,omitempty"`      // nanoseconds until it is removed, used or not; see Then
+	Then     Expiry        `json:"then,omitempty"`     // what happens after TTL; empty: it is removed
 	Lifetime time.Duration `json:"lifetime,omitempty"` // nanoseconds until it is removed, once it is not in use
 }
 
@@ -133,6 +145,11 @@ func (c *Config) Check() error {
 	case "", PolicyOneshot, PolicySession, PolicyLongrunning, PolicyPersistent:
 	default:
 		bad("lifecycle.policy", "lifecycle.policy %q: must be oneshot, session, longrunning or persistent", c.Lifecycle.Policy)
+	}
+	switch c.Lifecycle.Then {
+	case "", ExpireRemove, ExpireStop, ExpirePause:
+	default:
+		bad("lifecycle.then", "lifecycle.then %q: must be remove, stop or pause", c.Lifecycle.Then)
 	}
 	errs = append(errs, checkDurations(map[string]time.Duration{
 		"lifecycle.idle": c.Lifecycle.Idle, "lifecycle.ttl": c.Lifecycle.TTL, "lifecycle.lifetime": c.Lifecycle.Lifetime,

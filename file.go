@@ -225,3 +225,41 @@ func Remove(ctx context.Context, sb Sandbox, name string) error {
 	}
 	return wrapFileError("remove", sb, name, err)
 }
+
+// Rename renames a file or directory of a sandbox. A file of the new name is replaced, an empty
+// directory too if a directory is renamed. A missing name is ErrNotFound.
+func Rename(ctx context.Context, sb Sandbox, from, to string) error {
+	return changeFiles(ctx, sb, "rename", from, []string{"mv", "-f", "-T", "--"}, from, to)
+}
+
+// Chmod sets the permissions of a file or directory of a sandbox.
+func Chmod(ctx context.Context, sb Sandbox, name string, perm fs.FileMode) error {
+	return changeFiles(ctx, sb, "chmod", name, []string{"chmod", fmt.Sprintf("%o", perm.Perm()), "--"}, name)
+}
+
+// Chown sets the owner of a file or directory of a sandbox: a user, ":group" or "user:group", by name or
+// number.
+func Chown(ctx context.Context, sb Sandbox, name, owner string) error {
+	if owner == "" || strings.HasPrefix(owner, "-") || strings.ContainsAny(owner, " \t\n\x00") {
+		return wrapFileError("chown", sb, name, fmt.Errorf("%w: owner %q: must be a user, :group or user:group", ErrInvalid, owner))
+	}
+	return changeFiles(ctx, sb, "chown", name, []string{"chown", owner, "--"}, name)
+}
+
+// changeFiles runs a program of the sandbox that changes files, the first of which must exist.
+func changeFiles(ctx context.Context, sb Sandbox, op, name string, program []string, names ...string) error {
+	for i, n := range names {
+		var err error
+		if names[i], err = checkPath(n); err != nil {
+			return wrapFileError(op, sb, name, err)
+		}
+	}
+	if _, err := Stat(ctx, sb, names[0]); err != nil {
+		return err
+	}
+	exit, err := sb.Exec(ctx, Cmd{Args: append(program, names...)})
+	if err == nil && exit.Code != 0 {
+		err = fmt.Errorf("%w: %s: exit status %d: %s", ErrDenied, program[0], exit.Code, bytes.TrimSpace(exit.Stderr))
+	}
+	return wrapFileError(op, sb, name, err)
+}

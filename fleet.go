@@ -1,6 +1,10 @@
 package atoll
 
-import "time"
+import (
+	"hash/fnv"
+	"math"
+	"time"
+)
 
 // Info is a sandbox with what its fleet knows about it.
 type Info struct {
@@ -56,6 +60,7 @@ type Process struct {
 	ID       string    `json:"id"`
 	Sandbox  string    `json:"sandbox"`
 	Command  string    `json:"command"`          // as shell text, secrets redacted
+	Args     []string  `json:"args,omitempty"`   // of a command that its client stays attached to, secrets redacted
 	Running  bool      `json:"running"`          //
 	Detached bool      `json:"detached"`         // runs on without an attached client
 	TTY      bool      `json:"tty"`              //
@@ -65,6 +70,15 @@ type Process struct {
 	Signal   string    `json:"signal,omitempty"` // signal that killed it
 	Error    string    `json:"error,omitempty"`  // why atoll ended it, if it did
 	Output   int64     `json:"output"`           // bytes written so far to both streams
+}
+
+// Number returns a positive number of 31 bits that identifies the process in its sandbox, for
+// clients whose protocol has only numbers. It is derived from the ID: every process of atoll and
+// every server returns the same. It is no process id inside.
+func (p *Process) Number() int {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(p.ID)) // never fails
+	return max(int(h.Sum32()&math.MaxInt32), 1)
 }
 
 // Pool is a set of sandboxes that wait ready to be claimed.

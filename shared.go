@@ -17,8 +17,8 @@ func IsShared(d Driver) bool {
 	return ok && s.Shared()
 }
 
-// OwnerOpener is implemented by drivers that keep the sandboxes of different owners in different
-// places, of which some may not answer.
+// OwnerOpener is implemented by drivers that separate the sandboxes of different owners: that keep them
+// in different places, of which some may not answer, or isolate those of some owners more.
 type OwnerOpener interface {
 	Driver
 
@@ -50,4 +50,13 @@ type StateWatcher interface {
 	// time, until ctx is done. Calls may be unnecessary. It returns nil when ctx is done, and an
 	// error if it can't watch.
 	WatchStates(ctx context.Context, f func(id string)) error
+}
+
+// StatusReader is implemented by drivers that find the status of some of their sandboxes faster than
+// List finds that of all.
+type StatusReader interface {
+	Driver
+
+	// ReadStatuses returns the statuses of those of the given sandboxes that exist, in any order.
+	ReadStatuses(ctx context.Context, ids []string) ([]Status, error)
 }

@@ -20,8 +20,7 @@ type pendingPermission struct {
 	cancel  context.CancelFunc // cancels Job.Decide
 }
 
-// requestPermission emits a request for permission and starts Job.Decide in a
-// goroutine.
+// requestPermission emits a request for permission and has Job.Decide decide it.
 func (s *Session) requestPermission(e Event) {
 	if e.Permission == nil || s.findPending(e.Permission.ID) != nil {
 		return
@@ -46,14 +45,34 @@ func (s *Session) requestPermission(e Event) {
 		s.deferred = append(s.deferred, func() { s.resolvePermission(q, Decision{Message: refusal}, "policy") })
 		return
 	}
+	if !s.resumes { // else the journal may have the decision
+		s.askDecision(q)
+	}
+}
+
+// askDecision starts Job.Decide in a goroutine.
+func (s *Session) askDecision(q *pendingPermission) {
 	ctx, cancel := s.withDeadline(q.Deadline)
 	q.cancel = cancel
+	p := q.Permission
 	s.goroutines.Go(func() {
 		defer cancel()
 		d, by := decidePermission(ctx, s.job.Decide, p)
 		// The session's own end is what ends this, not the question's.
-		_ = s.doInLoop(context.WithoutCancel(ctx), func() error { s.resolvePermission(q, d, by); return nil })
+		_ = s.doInLoop(context.WithoutCancel(ctx), func() error { return s.applyDecision(q, d, by) })
 	})
+}
+
+// applyDecision answers a pending request with a decision from outside, which is recorded first.
+func (s *Session) applyDecision(q *pendingPermission, d Decision, by string) error {
+	if s.findPending(q.ID) != q || s.left.Load() {
+		return nil
+	}
+	if err := s.recordInput(sessionInput{ID: q.ID, Decision: &d, By: by}); err != nil {
+		d, by = Decision{Message: "the decision could not be recorded: " + err.Error()}, "error"
+	}
+	s.resolvePermission(q, d, by)
+	return nil
 }
 
 // decidePermission calls decide. An error, a panic and a done context deny.
@@ -143,7 +162,6 @@ func (s *Session) Decide(id string, d Decision) error {
 		if q == nil {
 			return fmt.Errorf("%w: no pending permission request has the id %q", atoll.ErrNotFound, id)
 		}
-		s.resolvePermission(q, d, "caller")
-		return nil
+		return s.applyDecision(q, d, "caller")
 	})
 }

@@ -35,16 +35,16 @@ const (
 )
 
 // prepareSandbox places all files that a turn needs, starts its services, and
-// returns the command that runs the agent.
-func (s *Session) prepareSandbox(ctx context.Context) (atoll.Cmd, Environment, error) {
+// returns the command that runs the agent, and what another process needs to know to continue it.
+func (s *Session) prepareSandbox(ctx context.Context) (atoll.Cmd, sessionStart, error) {
 	j := &s.job
 	in, err := s.setUpEnvironment(ctx)
 	if err != nil {
-		return atoll.Cmd{}, Environment{}, err
+		return atoll.Cmd{}, sessionStart{}, err
 	}
 	setDefault(&j.Dir, in.dir)
 	if err := checkSeparateDirs(j.Dir, j.State); err != nil {
-		return atoll.Cmd{}, Environment{}, fmt.Errorf("%w: %w", atoll.ErrInvalid, err)
+		return atoll.Cmd{}, sessionStart{}, fmt.Errorf("%w: %w", atoll.ErrInvalid, err)
 	}
 	site := Environment{Dir: path.Clean(j.Dir), State: path.Join(j.State, j.Agent.Name()), Root: in.root}
 	dirs, env := slices.Clone(j.Path), slices.Clone(j.Turn.Env)
@@ -56,21 +56,22 @@ func (s *Session) prepareSandbox(ctx context.Context) (atoll.Cmd, Environment, e
 		dirs, env = append(dirs, path.Dir(in.tool)), append(env, "ATOLL_TOOLS="+in.tools)
 	}
 	if err := placeAttachments(ctx, j.Sandbox, site.Dir, j.Turn.Prompt); err != nil {
-		return atoll.Cmd{}, Environment{}, err
+		return atoll.Cmd{}, sessionStart{}, err
 	}
 	plan, err := j.Agent.Plan(&j.Turn, site)
 	if err != nil {
-		return atoll.Cmd{}, Environment{}, err
+		return atoll.Cmd{}, sessionStart{}, err
 	}
 	if err := placeFiles(ctx, j.Sandbox, site.State, plan.Files); err != nil {
-		return atoll.Cmd{}, Environment{}, err
+		return atoll.Cmd{}, sessionStart{}, err
 	}
 	if len(dirs) > 0 {
 		env = append(env, "PATH="+strings.Join(append(dirs, in.path), ":"))
 	}
 	s.stdin.add(plan.Stdin)
 	setDefault(&plan.Dir, site.Dir)
-	return atoll.Cmd{Args: plan.Args, Dir: plan.Dir, Env: append(env, plan.Env...), Timeout: -1}, site, nil
+	start := sessionStart{Turn: j.Turn, Environment: site, Model: in.model, Tools: in.tools, Stdin: plan.Stdin}
+	return atoll.Cmd{Args: plan.Args, Dir: plan.Dir, Env: append(env, plan.Env...), Timeout: -1}, start, nil
 }
 
 // environment is what a turn finds in the sandbox or places there.
@@ -92,13 +93,13 @@ func (s *Session) setUpEnvironment(ctx context.Context) (environment, error) {
 	}}
 	if j.Model != nil && s.features.API != "" {
 		tasks = append(tasks, func() (err error) {
-			in.model, err = s.services.serveModel(ctx, j.Sandbox, j.Model)
+			in.model, err = s.services.serveModel(ctx, j.Sandbox, anyAddress, j.Model)
 			return err
 		})
 	}
 	if j.Tools != nil {
 		tasks = append(tasks, func() (err error) {
-			in.tools, err = s.services.serveTools(ctx, j.Sandbox, j.Tools)
+			in.tools, err = s.services.serveTools(ctx, j.Sandbox, anyAddress, j.Tools)
 			return err
 		}, func() (err error) {
 			in.tool, err = placeTool(ctx, j.Sandbox, j.State, j.ToolProgram)

@@ -28,6 +28,13 @@ type Job struct {
 	// event. Without it, the session accepts further prompts if the agent does.
 	Once bool
 
+	// Journal is a directory of the host in which the session stores what another
+	// process needs to continue it by [ResumeSession]; the caller removes it. It
+	// requires Once and a sandbox that is an atoll.CommandResumer. A context whose
+	// cause is atoll.ErrLeft leaves the agent to the next process. Empty: the agent
+	// ends with this process.
+	Journal string
+
 	// Path are directories inside that are searched for programs before the
 	// sandbox's PATH.
 	Path []string
@@ -113,6 +120,9 @@ func (j *Job) checkAndFillDefaults() error {
 	}
 	if j.Tools != nil && j.ToolProgram == "" {
 		bad("Tools requires ToolProgram, the program that connects to them")
+	}
+	if j.Journal != "" && !j.Once {
+		bad("Journal requires Once: a session of several prompts can't be continued")
 	}
 	setDefault(&j.State, defaultState)
 	setDefault(&j.Timeout, defaultTimeout)

@@ -34,9 +34,12 @@ type services struct {
 	closed bool               // guarded by mu
 }
 
+// anyAddress is the address inside of a service that may have any port.
+const anyAddress = "127.0.0.1:0"
+
 // listen opens a listener inside the sandbox.
-func (v *services) listen(ctx context.Context, sb atoll.Sandbox) (net.Listener, error) {
-	l, err := atoll.Listen(ctx, sb, "tcp", "127.0.0.1:0")
+func (v *services) listen(ctx context.Context, sb atoll.Sandbox, addr string) (net.Listener, error) {
+	l, err := atoll.Listen(ctx, sb, "tcp", addr)
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +47,8 @@ func (v *services) listen(ctx context.Context, sb atoll.Sandbox) (net.Listener, 
 }
 
 // serveModel serves a model until close, and returns its address.
-func (v *services) serveModel(ctx context.Context, sb atoll.Sandbox, h http.Handler) (string, error) {
-	l, err := v.listen(ctx, sb)
+func (v *services) serveModel(ctx context.Context, sb atoll.Sandbox, addr string, h http.Handler) (string, error) {
+	l, err := v.listen(ctx, sb, addr)
 	if err != nil {
 		return "", err
 	}
@@ -67,8 +70,8 @@ func (v *services) serveModel(ctx context.Context, sb atoll.Sandbox, h http.Hand
 }
 
 // serveTools serves connections until close, and returns their address.
-func (v *services) serveTools(ctx context.Context, sb atoll.Sandbox, serve func(net.Conn)) (string, error) {
-	l, err := v.listen(ctx, sb)
+func (v *services) serveTools(ctx context.Context, sb atoll.Sandbox, addr string, serve func(net.Conn)) (string, error) {
+	l, err := v.listen(ctx, sb, addr)
 	if err != nil {
 		return "", err
 	}

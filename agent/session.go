@@ -2,11 +2,14 @@ package agent
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -26,6 +29,12 @@ type Session struct {
 	askedToExit  bool                 // the process was asked to exit
 	pending      []*pendingPermission // undecided requests for permission
 	deferred     []func()             // run when the Conversation has returned
+
+	journal *journal       // nil: none
+	lineNum int64          // lines of output that were handled
+	replay  []sessionInput // recorded inputs that the Conversation was not told yet
+	resumes bool           // the recorded output is being handled again
+	left    atomic.Bool    // the process is left to another host
 
 	stderr     tail             // end of the process's standard error
 	stdin      *input           // standard input of the process
@@ -85,6 +94,28 @@ func StartSession(ctx context.Context, j Job) (*Session, error) {
 	if err := j.checkAndFillDefaults(); err != nil {
 		return nil, err
 	}
+	s := newSession(j)
+	cmd, start, err := s.prepareSandbox(ctx)
+	if err == nil && j.Journal != "" {
+		start.Process = "agent_" + strings.ToLower(rand.Text())
+		cmd.ID = start.Process
+		if s.journal, err = createJournal(j.Journal, start); err != nil {
+			err = fmt.Errorf("the journal of the session: %w", err)
+		}
+	}
+	if err != nil {
+		s.services.close()
+		return nil, err
+	}
+	s.conversation = j.Agent.NewConversation(&s.job.Turn, start.Environment)
+	s.runProcess(ctx, cmd, func(run context.Context, cmd atoll.Cmd, _ *lineWriter) (atoll.Exit, error) {
+		return execWithSignals(run, j.Sandbox, cmd)
+	})
+	return s, nil
+}
+
+// newSession returns the session of a job.
+func newSession(j Job) *Session {
 	j.Turn.Prompt = slices.Clone(j.Turn.Prompt)
 	s := &Session{
 		job: j, features: j.Agent.Features(), startedAt: time.Now(), stdin: newInput(),
@@ -94,18 +125,11 @@ func StartSession(ctx context.Context, j Job) (*Session, error) {
 	s.multiTurn = !j.Once && s.features.Turns
 	s.current = &promptRun{startedAt: s.startedAt, done: make(chan struct{})}
 	s.services = &services{onActivity: s.noteActivity, onModelAnswer: s.countModelAnswer, open: make(map[io.Closer]bool)}
-	cmd, site, err := s.prepareSandbox(ctx)
-	if err != nil {
-		s.services.close()
-		return nil, err
-	}
-	s.conversation = j.Agent.NewConversation(&s.job.Turn, site)
-	s.startProcess(ctx, cmd)
-	return s, nil
+	return s
 }
 
-// startProcess starts the process, and the loop that communicates with it.
-func (s *Session) startProcess(ctx context.Context, cmd atoll.Cmd) {
+// runProcess runs the process by a call of exec, and the loop that communicates with it.
+func (s *Session) runProcess(ctx context.Context, cmd atoll.Cmd, exec func(context.Context, atoll.Cmd, *lineWriter) (atoll.Exit, error)) {
 	// The process is not killed with ctx: the agent is asked to stop first.
 	run, kill := context.WithCancelCause(context.WithoutCancel(ctx))
 	s.kill, s.killed = kill, run.Done()
@@ -114,17 +138,30 @@ func (s *Session) startProcess(ctx context.Context, cmd atoll.Cmd) {
 	}
 	out := newLineWriter(s.job.MaxLine, s.lines, s.killed)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Signals = s.stdin, out, &s.stderr, s.signals
+	if s.journal != nil {
+		cmd.Stdout, cmd.Stderr = io.MultiWriter(s.journal.stdout, out), io.MultiWriter(s.journal.stderr, &s.stderr)
+	}
 	s.mu.Lock()
-	s.watchdog.stopContextWatch = context.AfterFunc(ctx, func() { s.endSession(stopReasonOf(ctx)) })
+	s.watchdog.stopContextWatch = context.AfterFunc(ctx, func() { s.stopWithContext(ctx) })
 	s.startPromptTimers()
 	s.mu.Unlock()
 	s.goroutines.Go(func() {
-		exit, err := execWithSignals(run, s.job.Sandbox, cmd)
+		exit, err := exec(run, cmd, out)
 		out.flushLast()
 		s.stdin.discard()
 		s.exited <- processExit{exit, err}
 	})
 	go s.runLoop()
+}
+
+// stopWithContext ends the session with its context, or leaves its process to the next one.
+func (s *Session) stopWithContext(ctx context.Context) {
+	if s.job.Journal != "" && errors.Is(context.Cause(ctx), atoll.ErrLeft) {
+		s.left.Store(true)
+		s.kill(atoll.ErrLeft)
+		return
+	}
+	s.endSession(stopReasonOf(ctx))
 }
 
 // execWithSignals runs a command, without signals if the driver does not support them.
@@ -141,12 +178,15 @@ func execWithSignals(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd) (atol
 func (s *Session) runLoop() {
 	s.callConversation(func() { s.conversation.Begin(exchange{s}) })
 	s.checkResult()
+	s.replayInputs()
 	for {
 		select {
 		case l := <-s.lines:
 			s.noteActivity()
 			s.handleLine(l)
 			s.checkResult()
+			s.lineNum++
+			s.replayInputs()
 			s.noteActivity() // Job.Emit may have taken long
 		case f := <-s.calls:
 			f()
@@ -165,11 +205,18 @@ func (s *Session) runLoop() {
 func (s *Session) finishSession(e processExit) {
 	s.stopWatchdog()
 	s.services.close() // before the result, so that its usage is complete
-	if s.promptRunning() {
+	switch {
+	case s.left.Load():
+		s.current.result = Result{Outcome: Aborted, Message: atoll.ErrLeft.Error()} // no event: the session goes on
+		close(s.current.done)
+	case s.promptRunning():
 		s.finishPrompt(&e)
 	}
 	s.kill(nil) // releases its context and cancels Job.Decide
 	s.goroutines.Wait()
+	if s.journal != nil {
+		_ = s.journal.close() // it was read or is not needed any more
+	}
 	close(s.closed)
 }
 
@@ -340,8 +387,13 @@ func (s *Session) interruptAgent() {
 	if !wanted {
 		return
 	}
+	s.mu.Lock()
+	why := s.current.stop
+	s.mu.Unlock()
 	asked := false
-	s.callConversation(func() { asked = s.conversation.Interrupt(exchange{s}) })
+	if s.recordInput(sessionInput{Stop: &stopNote{why.outcome, why.message}}) == nil {
+		s.callConversation(func() { asked = s.conversation.Interrupt(exchange{s}) })
+	}
 	if !asked {
 		s.kill(errStopped)
 	}

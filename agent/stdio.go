@@ -151,6 +151,26 @@ func (in *input) discard() {
 	in.changed.Broadcast()
 }
 
+// skip drops the first n bytes. It returns false if fewer were added.
+func (in *input) skip(n int64) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if n < 0 || n > int64(in.size) {
+		return false
+	}
+	in.size -= int(n)
+	for n > 0 {
+		first := in.data[0]
+		if int64(len(first)) > n {
+			in.data[0] = first[n:]
+			return true
+		}
+		n -= int64(len(first))
+		in.data = in.data[1:]
+	}
+	return true
+}
+
 // Read waits for data. It returns io.EOF after close or discard.
 func (in *input) Read(b []byte) (int, error) {
 	in.mu.Lock()

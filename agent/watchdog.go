@@ -104,11 +104,7 @@ func (s *Session) stopPrompt(why stopReason) {
 	}
 	p.stop = &why
 	if s.features.Interrupt {
-		s.watchdog.turnTimer = s.replaceTimer(s.watchdog.turnTimer, interruptTimeout, func() {
-			if !p.isDone() {
-				s.kill(errStopped)
-			}
-		})
+		s.startInterruptTimer(p)
 	}
 	s.mu.Unlock()
 	if !s.features.Interrupt {
@@ -119,6 +115,15 @@ func (s *Session) stopPrompt(why stopReason) {
 	case s.interrupts <- struct{}{}:
 	default: // an interrupt is pending
 	}
+}
+
+// startInterruptTimer kills the agent if an interrupted prompt has no result in time. The caller holds mu.
+func (s *Session) startInterruptTimer(p *promptRun) {
+	s.watchdog.turnTimer = s.replaceTimer(s.watchdog.turnTimer, interruptTimeout, func() {
+		if !p.isDone() {
+			s.kill(errStopped)
+		}
+	})
 }
 
 // endSession stops the running prompt, and then ends the process.

@@ -38,6 +38,11 @@ type Options struct {
 
 	// DialContext makes the connections of the client's own transport.
 	DialContext func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// OnReconnect is called with the reason when the lost connection of a command
+	// that goes on can't be opened again at once, and with nil when it is open again.
+	// It may be called concurrently. Nil: nothing is called.
+	OnReconnect func(lost error)
 }
 
 // Client is a connection to an atoll server. Its methods may be called
@@ -50,6 +55,8 @@ type Client struct {
 	http      *http.Client
 	close     func()
 
+	onReconnect func(lost error)
+
 	mu     sync.Mutex
 	driver string // guarded by mu; name of the server's default driver, once it is known
 }
@@ -58,7 +65,10 @@ var _ atoll.Driver = (*Client)(nil)
 
 // New returns a client of a server. It does not connect yet.
 func New(o Options) (*Client, error) {
-	c := &Client{host: o.Host, token: o.Token, userAgent: o.UserAgent, close: func() {}}
+	c := &Client{host: o.Host, token: o.Token, userAgent: o.UserAgent, close: func() {}, onReconnect: o.OnReconnect}
+	if c.onReconnect == nil {
+		c.onReconnect = func(error) {}
+	}
 	if c.userAgent == "" {
 		c.userAgent = "atoll"
 	}

@@ -37,7 +37,7 @@ func (s *Sandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	}
 	w := wire.CommandOf(&cmd)
 	w.Process = newProcessID()
-	w.Keep = s.Has((*atoll.CommandResumer)(nil)) && !isSameWriter(cmd.Stdout, cmd.Stderr) // of a merged stream it is not known how much of each has arrived
+	w.Keep = s.Has((*atoll.CommandResumer)(nil))
 	stdin, ok := inlineInput(cmd, w)
 	if !ok {
 		return s.execStream(ctx, k, cmd, w)

@@ -121,12 +121,18 @@ func (st *stream) reopenConn(lost error) error {
 	defer cancel()
 	for wait := minRetryWait; ; wait = min(2*wait, maxResumeWait) {
 		err := st.resumeCommand(ctx)
+		if err == nil && wait > minRetryWait {
+			st.c.onReconnect(nil)
+		}
 		if err == nil || ctx.Err() == nil && !errors.Is(err, atoll.ErrUnavailable) {
 			st.endReopen()
 			if err != nil {
 				err = fmt.Errorf("%w; the command can't be continued: %v", lost, err) //nolint:errorlint // it says nothing about the sandbox
 			}
 			return err
+		}
+		if wait == minRetryWait {
+			st.c.onReconnect(lost)
 		}
 		t := time.NewTimer(wait/2 + rand.N(wait/2))
 		select {

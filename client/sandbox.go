@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 
 	"github.com/atoll-sandbox/atoll"
@@ -82,8 +83,30 @@ type Filter struct {
 	AllOwners bool // needs ScopeAdmin
 }
 
-// Sandboxes returns sandboxes, oldest first.
+// pageSize is the number of sandboxes that Sandboxes asks for at once.
+const pageSize = 500
+
+// Sandboxes returns sandboxes, oldest first. It asks for them page by page.
 func (c *Client) Sandboxes(ctx context.Context, f Filter) ([]atoll.Info, error) {
+	all, next, err := c.SandboxPage(ctx, f, "", pageSize)
+	if errors.Is(err, atoll.ErrInvalid) { // or by a server without pages
+		all, next, err = c.SandboxPage(ctx, f, "", 0)
+	}
+	for err == nil && next != "" {
+		var page []atoll.Info
+		page, next, err = c.SandboxPage(ctx, f, next, pageSize)
+		all = append(all, page...)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// SandboxPage returns at most limit sandboxes, oldest first, after the page that ended with the cursor
+// after, and the cursor of the next page; empty: there is none. An empty after is the first page, the
+// limit 0 means all.
+func (c *Client) SandboxPage(ctx context.Context, f Filter, after string, limit int) (list []atoll.Info, next string, err error) {
 	q := make(url.Values)
 	for _, s := range f.States {
 		q.Add("state", string(s))
@@ -94,7 +117,13 @@ func (c *Client) Sandboxes(ctx context.Context, f Filter) ([]atoll.Info, error) 
 	setText(q, "name", f.Name)
 	setFlag(q, "all", f.All)
 	setFlag(q, "all_owners", f.AllOwners)
-	return getList[atoll.Info](ctx, c, call{op: "list", path: "/v1/sandboxes", query: q})
+	setText(q, "after", after)
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	var l wire.Page[atoll.Info]
+	err = c.getJSON(ctx, call{op: "list", path: "/v1/sandboxes", query: q}, &l)
+	return l.Items, l.Next, err
 }
 
 // getList sends a call and returns the items of the listed response.

@@ -31,7 +31,7 @@ func windowQuery() url.Values { return url.Values{"window": {strconv.Itoa(wire.O
 // execStream runs a command over a stream.
 func (s *Sandbox) execStream(ctx context.Context, k call, cmd atoll.Cmd, w *wire.Command) (atoll.Exit, error) {
 	k.query = windowQuery()
-	w.Merged = isSameWriter(cmd.Stdout, cmd.Stderr)
+	w.Merged = !w.Keep && isSameWriter(cmd.Stdout, cmd.Stderr) // of a merged stream it would not be known how much of each has arrived; guests keep their order
 	conn, err := s.c.openWebSocket(ctx, k, wire.ExecProtocol)
 	if err != nil {
 		return atoll.Exit{}, err

@@ -368,6 +368,9 @@ func (p *printer) writeSpaces(n int) {
 	}
 }
 
+// numberCopies is the number of copies of a padded number: zeros, with digits, with a prefix.
+const numberCopies = 3
+
 // writeNumber writes the digits of a number with its sign, prefix and padding.
 func (p *printer) writeNumber(s spec, neg bool, digits, prefix string) {
 	if s.prec >= 0 {
@@ -376,7 +379,7 @@ func (p *printer) writeNumber(s spec, neg bool, digits, prefix string) {
 			digits = ""
 		}
 		if n := s.prec - len(digits); n > 0 {
-			p.in.chargeScratch(n)
+			p.in.chargeScratch(numberCopies * n)
 			digits = strings.Repeat("0", n) + digits
 		}
 	}
@@ -393,7 +396,7 @@ func (p *printer) writeSigned(s spec, neg bool, digits, prefix string) {
 		prefix = " " + prefix
 	}
 	if n := s.width - len(prefix) - len(digits); s.zero && !s.minus && n > 0 {
-		p.in.chargeScratch(n)
+		p.in.chargeScratch(numberCopies * n)
 		digits = strings.Repeat("0", n) + digits
 	}
 	p.writePadded(s, prefix+digits)

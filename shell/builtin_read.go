@@ -380,13 +380,25 @@ func (r *readCall) storeArray(l inputLine) bool {
 	s := lineSplitter{ifs: &in.ifs, line: l}
 	s.skipSpace()
 	var list []string
+	charged := 0
 	for s.pos < len(l.text) {
+		if len(list) == cap(list) {
+			more := max(16, 2*cap(list))
+			in.chargeScratch(more * stringSize)
+			list = append(make([]string, 0, more), list...)
+			in.releaseScratch(charged)
+			charged = more * stringSize
+		}
 		list = append(list, s.nextWord())
 		in.chargeWork(1)
 	}
 	in.setArray(t.name, list)
+	in.releaseScratch(charged)
 	return true
 }
+
+// stringSize is the size of a string besides its text, in bytes.
+const stringSize = 16
 
 // lineSplitter splits a line at the characters of IFS.
 type lineSplitter struct {

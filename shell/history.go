@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
@@ -61,11 +62,11 @@ func bHistory(in *interp, args []string) int {
 		return 0
 	case set['s']:
 		if len(rest) > 0 {
-			in.addHistory(strings.Join(rest, " "))
+			in.addHistory(in.joinScratch(rest, " "))
 		}
 		return 0
 	case set['p']:
-		return in.print("history", strings.Join(rest, "\n")+"\n")
+		return max(in.print("history", in.joinScratch(rest, "\n")), in.print("history", "\n"))
 	case set['r'] || set['n']:
 		return in.loadHistory(rest)
 	case set['w'] || set['a']:
@@ -81,11 +82,24 @@ func bHistory(in *interp, args []string) int {
 		}
 		from = max(0, len(lines)-max(n, 0))
 	}
-	var b strings.Builder
 	for i := from; i < len(lines); i++ {
-		b.WriteString(padLeft(itoa(in.historyBase()+i), 5) + "  " + lines[i] + "\n")
+		for _, part := range []string{padLeft(itoa(in.historyBase()+i), 5) + "  ", lines[i], "\n"} {
+			if status := in.print("history", part); status != 0 {
+				return status
+			}
+		}
 	}
-	return in.print("history", b.String())
+	return 0
+}
+
+// joinScratch joins strings. The result is charged until the end of the command.
+func (in *interp) joinScratch(list []string, sep string) string {
+	n := len(list) * len(sep)
+	for _, s := range list {
+		n += len(s)
+	}
+	in.chargeScratch(n)
+	return strings.Join(list, sep)
 }
 
 func (in *interp) deleteHistory(args []string) int {
@@ -121,8 +135,9 @@ func (in *interp) loadHistory(args []string) int {
 		in.errorf("history: %s: cannot read: %v", file, kernel.Reason(err))
 		return 1
 	}
-	for _, line := range strings.Split(strings.TrimSuffix(string(b), "\n"), "\n") {
-		in.addHistory(line)
+	for line := range bytes.SplitSeq(bytes.TrimSuffix(b, []byte("\n")), []byte("\n")) {
+		in.chargeWork(1)
+		in.addHistory(string(line))
 	}
 	in.p.Free(int64(cap(b)))
 	return 0
@@ -130,8 +145,11 @@ func (in *interp) loadHistory(args []string) int {
 
 func (in *interp) saveHistory(args []string) int {
 	file := in.historyFile(args)
-	text := strings.Join(in.historyLines(), "\n") + "\n"
-	if err := in.p.WriteFile(file, []byte(text), 0o600); err != nil {
+	var text []byte
+	for _, line := range in.historyLines() {
+		text = append(append(in.growScratch(text, len(line)+1), line...), '\n')
+	}
+	if err := in.p.WriteFile(file, text, 0o600); err != nil {
 		in.errorf("history: %s: cannot create: %v", file, kernel.Reason(err))
 		return 1
 	}

@@ -94,7 +94,7 @@ func (p *page) paidBy(payer *epoch) *epoch {
 // the page has all of them, too.
 func (sv *saver) savePage(p *page) (Key, error) {
 	payer := p.paidBy(sv.payer)
-	if was := p.saved.Load(); was != nil && was.payer == payer && was.store == sv.store {
+	if was := p.saved.Load(); was != nil && was.payer == payer {
 		has, err := sv.store.Has(was.key)
 		if err != nil || has {
 			return was.key, err

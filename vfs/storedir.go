@@ -73,6 +73,17 @@ func (d *Dir) Has(k Key) (bool, error) {
 	return info.Size() > 0, nil
 }
 
+// Size returns the size of a blob in bytes, or an error that wraps
+// fs.ErrNotExist.
+func (d *Dir) Size(k Key) (int64, error) {
+	_, name := blobPath(k)
+	info, err := d.root.Stat(name)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
 // Put writes a blob to a temporary file and renames it, so that readers never
 // see a part of it.
 func (d *Dir) Put(k Key, data []byte) error {
@@ -171,13 +182,46 @@ func (d *Dir) Keys() ([]Key, error) {
 	return keys, err
 }
 
+// Usage returns the number of all blobs and the sum of their sizes.
+func (d *Dir) Usage() (blobs, bytes int64, err error) {
+	err = fs.WalkDir(d.root.FS(), ".", func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
+			return nil
+		}
+		if err == nil {
+			blobs++
+			bytes += info.Size()
+		}
+		return err
+	})
+	return blobs, bytes, err
+}
+
 // abandoned is the age after which a temporary file is taken to be left by a
 // dead writer.
 const abandoned = time.Hour
 
-// Sweep deletes the blobs for which keep returns false, and temporary files
-// older than an hour. No Save may run meanwhile.
+// Sweep deletes the blobs for which keep returns false, temporary files
+// older than an hour, and directories that are then empty. No Save may run
+// meanwhile.
 func (d *Dir) Sweep(keep func(Key) bool) error {
+	if err := d.sweepBlobs(keep); err != nil {
+		return err
+	}
+	list, err := fs.ReadDir(d.root.FS(), ".")
+	for _, e := range list {
+		if e.IsDir() {
+			_ = d.root.Remove(e.Name()) // it fails if the directory is not empty
+		}
+	}
+	return err
+}
+
+func (d *Dir) sweepBlobs(keep func(Key) bool) error {
 	now := time.Now()
 	return d.walkBlobs(func(k Key) error {
 		if keep(k) {

@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -33,7 +35,7 @@ func (f *firstByte) Write(p []byte) (int, error) {
 // runEcho runs echo in a sandbox and returns when its output came.
 func runEcho(ctx context.Context, sb atoll.Sandbox) (time.Time, error) {
 	var out firstByte
-	exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"echo", "hi"}, Stdout: &out})
+	exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"/bin/echo", "hi"}, Stdout: &out})
 	if err == nil && (exit.Code != 0 || out.at.IsZero()) {
 		err = fmt.Errorf("exit status %d: %s", exit.Code, exit.Stderr)
 	}
@@ -61,7 +63,7 @@ func measureDriver(ctx context.Context, d atoll.Driver, o options, n, crowd int)
 		ready = append(ready, sb)
 	}
 	i := 0
-	rows = append(rows, measureRounds("create + first output", name+", one that is ready (pool)", n, func() (time.Duration, error) {
+	rows = append(rows, measureRounds("create + first output", name+", first command of one that exists", n, func() (time.Duration, error) {
 		start := time.Now()
 		at, err := runEcho(ctx, ready[i])
 		i++
@@ -84,8 +86,28 @@ func measureDriver(ctx context.Context, d atoll.Driver, o options, n, crowd int)
 // measureCrowd creates sandboxes eight at a time and measures their memory
 // while they are idle.
 func measureCrowd(ctx context.Context, d atoll.Driver, name string, n int) []row {
-	const part = "many at once"
-	list := make([]atoll.Sandbox, n)
+	rows, list := createCrowd(ctx, d, name, n, atoll.Spec{})
+	rows = append(rows, weighCrowd(name+", idle", n, "/atoll-guest", "/qemu-system-"), destroyCrowd(ctx, name, list))
+	if d.Name() != "namespace" {
+		return rows
+	}
+	more, list := createCrowd(ctx, d, name+" with an egress proxy", n/4, atoll.Spec{Network: atoll.Network{Mode: atoll.NetworkNAT}})
+	rows = append(append(rows, more...), weighCrowd(name+", idle egress proxy", n/4, "/atoll-egress"), destroyCrowd(ctx, name+" with an egress proxy", list))
+	return append(rows, crowdRow(name+", with destroy", n, func() error {
+		sb, err := d.Create(ctx, atoll.Spec{})
+		if err != nil {
+			return err
+		}
+		_, err = runEcho(ctx, sb)
+		return errors.Join(err, sb.Destroy(ctx))
+	}))
+}
+
+// crowdPart is the part of the table about many sandboxes at once.
+const crowdPart = "many at once"
+
+// crowdRow calls f n times, eight at a time.
+func crowdRow(what string, n int, f func() error) row {
 	errs := make([]error, n)
 	next := make(chan int)
 	var wg sync.WaitGroup
@@ -93,9 +115,7 @@ func measureCrowd(ctx context.Context, d atoll.Driver, name string, n int) []row
 	for range 8 {
 		wg.Go(func() {
 			for i := range next {
-				if list[i], errs[i] = d.Create(ctx, atoll.Spec{}); errs[i] == nil {
-					_, errs[i] = runEcho(ctx, list[i])
-				}
+				errs[i] = f()
 			}
 		})
 	}
@@ -105,27 +125,67 @@ func measureCrowd(ctx context.Context, d atoll.Driver, name string, n int) []row
 	close(next)
 	wg.Wait()
 	took := time.Since(start)
-	rows := []row{{part: part, what: name + ", 8 at a time", note: fmt.Sprintf("%d created, each ran echo, in %v: %.0f a second", n, roundDuration(took), float64(n)/took.Seconds()), err: errors.Join(errs...)}}
-	if kb, processes, err := totalPSS(); err == nil && processes > 0 {
-		rows = append(rows, row{part: part, what: name + ", idle", note: fmt.Sprintf("%.2f MB each (proportional set size of %d processes of %d sandboxes)", float64(kb)/1024/float64(n), processes, n)})
-	}
-	start = time.Now()
-	for _, sb := range list {
-		if sb != nil {
-			errs[0] = errors.Join(errs[0], sb.Destroy(ctx))
-		}
-	}
-	return append(rows, row{part: part, what: name + ", destroy", note: fmt.Sprintf("%v each", roundDuration(time.Since(start)/time.Duration(n)))})
+	return row{part: crowdPart, what: what + ", 8 at a time", note: fmt.Sprintf("%d, each ran echo, in %v: %.0f a second", n, roundDuration(took), float64(n)/took.Seconds()), err: errors.Join(errs...)}
 }
 
-// totalPSS returns the sum of the proportional set sizes, in kB, of all guest
-// agents and their hypervisors.
-func totalPSS() (kb, processes int, err error) {
+// createCrowd creates n sandboxes, which run echo.
+func createCrowd(ctx context.Context, d atoll.Driver, name string, n int, spec atoll.Spec) ([]row, []atoll.Sandbox) {
+	var mu sync.Mutex
+	var list []atoll.Sandbox
+	r := crowdRow(name+", create", n, func() error {
+		sb, err := d.Create(ctx, spec)
+		if err != nil {
+			return err
+		}
+		mu.Lock()
+		list = append(list, sb)
+		mu.Unlock()
+		_, err = runEcho(ctx, sb)
+		return err
+	})
+	return []row{r}, list
+}
+
+// destroyCrowd destroys sandboxes one after the other.
+func destroyCrowd(ctx context.Context, name string, list []atoll.Sandbox) row {
+	var err error
+	start := time.Now()
+	for _, sb := range list {
+		err = errors.Join(err, sb.Destroy(ctx))
+	}
+	return row{part: crowdPart, what: name + ", destroy", note: fmt.Sprintf("%v each", roundDuration(time.Since(start)/time.Duration(max(len(list), 1)))), err: err}
+}
+
+// idleTime is longer than a guest waits before it returns unused memory.
+const idleTime = 3 * time.Second
+
+// weighCrowd returns the memory of n idle sandboxes: that of the processes of some programs that
+// this one has started.
+func weighCrowd(what string, n int, programs ...string) row {
+	time.Sleep(idleTime)
+	r := row{part: crowdPart, what: what}
+	var kb, processes int
+	kb, processes, r.err = totalPSS(programs)
+	r.note = fmt.Sprintf("%.2f MB each (proportional set size of %d processes of %d sandboxes)", float64(kb)/1024/float64(max(n, 1)), processes, n)
+	if processes == 0 {
+		r.note = "not measured: its processes are not children of this one"
+	}
+	return r
+}
+
+// totalPSS returns the sum of the proportional set sizes, in kB, of the descendants of this process
+// whose program's path contains one of the given texts.
+func totalPSS(programs []string) (kb, processes int, err error) {
 	list, err := filepath.Glob("/proc/[0-9]*/smaps_rollup")
+	own := make(map[string]bool)
 	for _, name := range list {
-		exe, err := os.Readlink(filepath.Join(filepath.Dir(name), "exe"))
-		if err != nil || !strings.Contains(filepath.Base(exe), "atoll-guest") && !strings.Contains(exe, "/guest") && !strings.Contains(exe, "/qemu-system-") {
+		dir := filepath.Dir(name)
+		exe, err := os.Readlink(filepath.Join(dir, "exe"))
+		if err != nil || !isDescendant(filepath.Base(dir), own) || !slices.ContainsFunc(programs, func(p string) bool { return strings.Contains(exe, p) }) {
 			continue
+		}
+		if args, err := os.ReadFile(filepath.Join(dir, "cmdline")); err != nil || strings.Contains(string(args), "\x00spawn\x00") {
+			continue // it serves all sandboxes
 		}
 		b, err := os.ReadFile(name)
 		if err != nil {
@@ -141,6 +201,24 @@ func totalPSS() (kb, processes int, err error) {
 		}
 	}
 	return kb, processes, err
+}
+
+// isDescendant reports whether a process descends from this one. It stores what it finds out in known.
+func isDescendant(pid string, known map[string]bool) bool {
+	if pid == strconv.Itoa(os.Getpid()) {
+		return true
+	}
+	if is, ok := known[pid]; ok {
+		return is
+	}
+	known[pid] = false
+	b, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+	if err != nil {
+		return false
+	}
+	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
+	known[pid] = len(fields) > 1 && isDescendant(fields[1], known)
+	return known[pid]
 }
 
 // measureFiles measures the transfer of a big file and of many small ones, in

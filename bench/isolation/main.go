@@ -74,9 +74,9 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 	if o.rootfs, err = buildRootFS(o.scratch); err != nil {
 		return err
 	}
-	base := measureRounds("create + first output", "bare fork+exec", o.n, timeCommand("", o.rootfs+"/bin/echo", "hi"))
-	rows := []row{base}
-	for _, part := range []func(context.Context, options) []row{measurePeers, namespaceRows, microvmRows, dockerRows} {
+	base := measureRounds("create + first output", "bare fork+exec, static busybox", o.n, timeCommand("", o.rootfs+"/bin/echo", "hi"))
+	rows := []row{base, measureRounds("create + first output", "bare fork+exec, program of the host", o.n, timeCommand("", "/bin/echo", "hi"))}
+	for _, part := range []func(context.Context, options) []row{measurePeers, namespaceRows, measurePeerCrowd, microvmRows, dockerRows} {
 		rows = append(rows, part(ctx, o)...)
 		if err := context.Cause(ctx); err != nil {
 			return err

@@ -49,6 +49,18 @@ func measurePeers(ctx context.Context, o options) []row {
 	return rows
 }
 
+// measurePeerCrowd measures bubblewrap eight times at once.
+func measurePeerCrowd(_ context.Context, o options) []row {
+	if _, err := exec.LookPath("bwrap"); err != nil {
+		return nil // measurePeers has said so
+	}
+	run := timeCommand("", "bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "/bin/echo", "hi")
+	return []row{crowdRow("bubblewrap --unshare-all, host root", o.crowd, func() error {
+		_, err := run()
+		return err
+	})}
+}
+
 // prepareBundle creates an OCI bundle of the root file system and returns a
 // timedRun of it.
 func prepareBundle(o options, runtime string) (timedRun, error) {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"strings"
@@ -70,7 +69,7 @@ func run(args []string) error {
 	name, rest := args[0], args[1:]
 	switch name {
 	case "mcp":
-		return pumpStreams(rest)
+		return serveMCP(rest)
 	case "list":
 		return list(rest)
 	case "call":
@@ -101,34 +100,4 @@ func dial(addr string) (net.Conn, error) {
 		return nil, newFault(unreachable, "the host can't be reached: %v", err)
 	}
 	return conn, nil
-}
-
-// halfCloser is a connection with a direction that can be closed separately.
-type halfCloser interface{ CloseWrite() error }
-
-// pumpStreams copies between the standard streams and the host, until the host closes its side
-// or can no longer be written to.
-func pumpStreams(args []string) error {
-	addr := ""
-	if len(args) > 0 {
-		addr = args[0]
-	}
-	conn, err := dial(addr)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	go func() { // ends with the process: nothing else ends a read of standard input
-		if _, err := io.Copy(conn, os.Stdin); err != nil {
-			_ = conn.Close() // the other direction sees it
-			return
-		}
-		if h, ok := conn.(halfCloser); ok {
-			_ = h.CloseWrite() // the host sees the end, or is gone
-		}
-	}()
-	if _, err := io.Copy(os.Stdout, conn); err != nil && !errors.Is(err, net.ErrClosed) {
-		return newFault(unreachable, "the connection to the host broke: %v", err)
-	}
-	return nil
 }

@@ -218,6 +218,68 @@ func TestPumpPassesTheEnd(t *testing.T) {
 	}
 }
 
+// TestServerIsRestarted loses the connection to the host, which listens again later: a call in flight fails with the
+// reason, and the next ones work.
+func TestServerIsRestarted(t *testing.T) {
+	for _, v := range sdk.SupportedProtocolVersions() {
+		t.Run(v, func(t *testing.T) { testRestart(t, v) })
+	}
+}
+
+func testRestart(t *testing.T, version string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	called := make(chan struct{}, 1)
+	waits := tool.Tool{Name: "waits", Call: func(ctx context.Context, _ tool.Call) (tool.Result, error) {
+		called <- struct{}{}
+		<-ctx.Done()
+		return tool.Result{}, ctx.Err()
+	}}
+	first, end := context.WithCancel(t.Context())
+	defer end()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		conn, err := l.Accept()
+		_ = l.Close()
+		if err != nil {
+			return
+		}
+		defer context.AfterFunc(first, func() { _ = conn.Close() })()
+		_ = (&tool.Toolset{Tools: []tool.Tool{echo("echo"), waits}}).Serve(first, conn)
+	}()
+	cs, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: program(t, "", "mcp", l.Addr().String())}, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(name string) (*sdk.CallToolResult, error) {
+		return cs.CallTool(t.Context(), &sdk.CallToolParams{Name: name, Arguments: map[string]any{"n": 1}})
+	}
+	if r, err := call("echo"); err != nil || r.IsError {
+		t.Fatalf("before: %+v, %v", r, err)
+	}
+	failed := make(chan error, 1)
+	go func() {
+		_, err := call("waits")
+		failed <- err
+	}()
+	<-called
+	end()
+	<-served
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), "was lost during the call") {
+		t.Errorf("the call in flight: %v", err)
+	}
+	serve(t, "tcp", l.Addr().String(), echo("echo"))
+	if r, err := call("echo"); err != nil || r.IsError {
+		t.Errorf("after: %+v, %v", r, err)
+	}
+	if err := cs.Close(); err != nil {
+		t.Errorf("the program ends with %v", err)
+	}
+}
+
 func TestInterruptCancels(t *testing.T) {
 	begun, ended := make(chan struct{}), make(chan error, 1)
 	addr := serve(t, "tcp", "127.0.0.1:0", tool.Tool{Name: "block", Call: func(ctx context.Context, _ tool.Call) (tool.Result, error) {

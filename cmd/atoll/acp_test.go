@@ -9,6 +9,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/agent/acp"
+	"github.com/atoll-sandbox/atoll/cmd/internal/program"
 	"github.com/atoll-sandbox/atoll/internal/cli"
 	"github.com/atoll-sandbox/atoll/internal/cli/tty"
 	"github.com/atoll-sandbox/atoll/internal/testing/agenttest"
@@ -28,7 +29,7 @@ func newEditor(t *testing.T) *editor {
 	t.Setenv("HOME", t.TempDir())
 	e := &editor{T: t, box: agenttest.NewSandbox(t)}
 	e.box.Programs["atoll"] = func(ctx context.Context, p *agenttest.Process) int {
-		return cli.Run(ctx, p.Args[1:], tty.Streams{In: p.Stdin, Out: p.Stdout, Err: p.Stderr}, wiring())
+		return cli.Run(ctx, p.Args[1:], tty.Streams{In: p.Stdin, Out: p.Stdout, Err: p.Stderr}, program.Wiring())
 	}
 	return e
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
+	"github.com/atoll-sandbox/atoll/cmd/internal/program"
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/exitcode"
 	"github.com/atoll-sandbox/atoll/internal/cli/tty"
@@ -23,7 +24,7 @@ func startBackground() {
 }
 
 func inBackground(ctx context.Context) int {
-	a := &app.App{Streams: tty.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, Wiring: wiring()}
+	a := &app.App{Streams: tty.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, Wiring: program.Wiring()}
 	err := a.Configure(&cobra.Command{})
 	if err == nil {
 		a.Program, err = exec.LookPath("atoll")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/cmd/internal/program"
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
@@ -40,7 +41,7 @@ func enter() {
 }
 
 func entered(ctx context.Context, name, mode string) (err error) {
-	a := &app.App{Streams: tty.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, Wiring: wiring(), Home: os.Getenv("ATOLL_HOME"), DriverName: os.Getenv("ATOLL_DRIVER")}
+	a := &app.App{Streams: tty.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, Wiring: program.Wiring(), Home: os.Getenv("ATOLL_HOME"), DriverName: os.Getenv("ATOLL_DRIVER")}
 	if a.Config, err = config.Load(nil); err != nil {
 		return err
 	}

@@ -1,26 +1,26 @@
 // Command atoll gives AI agents sandboxes: isolated computers of their own.
+//
+// This program is small and starts fast. All commands are in atoll-full, which `make build` packs
+// into it.
 package main
 
 import (
 	"context"
 	"os"
 	"os/signal"
-	"syscall"
 
-	"github.com/go-logr/logr"
-	"k8s.io/klog/v2"
-
-	"github.com/atoll-sandbox/atoll/internal/cli"
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/cli/launch"
 	"github.com/atoll-sandbox/atoll/internal/cli/tty"
 )
 
-func main() { os.Exit(start()) }
-
-// start runs atoll with the process's own arguments, streams and signals.
-func start() int {
-	klog.SetLogger(logr.Discard()) // client-go writes to standard error what its errors say, too
-	signal.Ignore(syscall.SIGPIPE) // a write to a closed pipe is an error like others: what was done is kept
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	return cli.Run(ctx, cli.ResolveArguments(os.Args), tty.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, wiring())
+	os.Exit(launch.Launcher{
+		Streams: tty.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr},
+		Driver:  func() atoll.Driver { return &virtual.Driver{LimitHeap: true} },
+		Replace: launch.Replace,
+	}.Run(ctx, launch.ResolveArguments(os.Args)))
 }

@@ -25,9 +25,10 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
+	"github.com/atoll-sandbox/atoll/cmd/internal/program"
 	"github.com/atoll-sandbox/atoll/internal/cli"
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
-	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
+	"github.com/atoll-sandbox/atoll/internal/cli/launch"
 	"github.com/atoll-sandbox/atoll/internal/suggest"
 	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
 	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
@@ -44,12 +45,18 @@ type helped struct{ m *testing.M }
 func (h helped) Run() int { return enginetest.Main(h.m, helpertest.Main) }
 
 func TestMain(m *testing.M) {
-	testscript.Main(helped{m}, map[string]func(){"atoll": main, pairing.RemoteHelper: main, "enter": enter, "sweep": sweep, "background": startBackground})
+	testscript.Main(helped{m}, map[string]func(){"atoll": runFull, launch.RemoteHelper: runFull, "enter": enter, "sweep": sweep, "background": startBackground})
 }
 
-func TestScripts(t *testing.T) {
+// runFull is atoll with all commands.
+func runFull() { os.Exit(program.Run()) }
+
+func TestScripts(t *testing.T) { runScripts(t, "testdata/script") }
+
+// runScripts runs the scripts of a directory, each with a home of its own.
+func runScripts(t *testing.T, dir string) {
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+		Dir: dir,
 		Setup: func(e *testscript.Env) error {
 			home := filepath.Join(e.WorkDir, "me")
 			e.Setenv("HOME", home)
@@ -71,6 +78,7 @@ func TestScripts(t *testing.T) {
 			"kill-server": killServer,
 			"certificate": writeCertificate,
 			"packages":    startPackages,
+			"document":    writeDocument("quick"),
 		},
 		UpdateScripts: updating(),
 	})

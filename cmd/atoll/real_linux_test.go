@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/cmd/internal/program"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
@@ -32,6 +33,13 @@ func TestRealScripts(t *testing.T) {
 	t.Run("namespace", func(t *testing.T) { realScripts(t, realDir, "namespace", "") })
 	t.Run("rootless", rootless)
 	t.Run("docker", func(t *testing.T) { realScripts(t, realDir, "docker", enginetest.Host(t)) })
+}
+
+// TestDocumentedCommandsInNamespaces runs the commands that documents show for real programs,
+// projects, agents and servers.
+func TestDocumentedCommandsInNamespaces(t *testing.T) {
+	testenv.Real(t, "namespace")
+	realScripts(t, filepath.Join(documentDir, "namespace"), "namespace", "")
 }
 
 // TestMachineScripts runs the scripts of testdata/script/machine on machines, whose
@@ -67,6 +75,7 @@ func TestMachineScripts(t *testing.T) {
 	}
 	t.Setenv("ROOT", root)
 	realScripts(t, "testdata/script/machine", "microvm", "")
+	realScripts(t, filepath.Join(documentDir, "microvm"), "microvm", "")
 	dir := filepath.Join(t.TempDir(), "real")
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -98,7 +107,7 @@ func realScripts(t *testing.T, dir, driver, engine string) {
 		t.Fatal(err)
 	}
 	home := t.TempDir()
-	for _, d := range drivers(c, home) {
+	for _, d := range program.Drivers(c, home) {
 		if d.Name() != driver {
 			continue
 		}
@@ -150,6 +159,10 @@ func realScripts(t *testing.T, dir, driver, engine string) {
 			"get":    getURL,
 
 			"registry": startRegistry,
+			"packages": startPackages,
+
+			"certificate": writeCertificate,
+			"document":    writeDocument(filepath.Base(dir)),
 		},
 	})
 }

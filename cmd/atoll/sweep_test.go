@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/cmd/internal/program"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/state/filelock"
 )
@@ -27,7 +28,7 @@ func sweep() {
 	home := os.Getenv("ATOLL_HOME")
 	watched, lerr := unwatch(home)
 	errs = append(errs, lerr)
-	for _, d := range drivers(c, home) {
+	for _, d := range program.Drivers(c, home) {
 		if d.Name() == os.Getenv("ATOLL_DRIVER") {
 			errs = append(errs, destroyAll(ctx, d))
 		}

@@ -29,6 +29,7 @@ buildGoModule {
   ];
   subPackages = [
     "cmd/atoll"
+    "cmd/atoll-full"
     "cmd/atoll-guest"
     "cmd/atoll-egress"
     "cmd/atoll-sftp"
@@ -37,7 +38,7 @@ buildGoModule {
   ];
 
   # The helpers are appended to atoll, as by 'make build'; stripping the program would
-  # remove them.
+  # remove them. atoll-full stays beside atoll, which finds it there: nothing is unpacked.
   postInstall = ''
     GOOS= GOARCH= go run ./internal/helper/pack "$out/bin/atoll" "$out"/bin/atoll-{guest,egress,sftp,tool,worker}
     rm "$out"/bin/atoll-{guest,egress,sftp,tool,worker}

@@ -130,17 +130,25 @@ func (d *Driver) bootInGroup(ctx context.Context, r *record, spawner *jail.Spawn
 		*jail.Process
 		err error
 	}
+	var t *template
+	if r.Base != 0 {
+		var err error
+		if t, err = d.currentTemplate(ctx, spawner); err != nil {
+			return err
+		}
+	}
 	starting := make(chan started, 1)
 	go func() {
-		proc, err := startInGroup(ctx, spawner, r, g, log)
+		proc, err := startInGroup(ctx, spawner, t, r, g, log)
 		starting <- started{proc, err}
 	}()
-	p, err := d.makePlan(ctx, r, g)
+	p, err := d.makePlan(ctx, t, r, g)
 	defer p.close()
 	proc := <-starting
 	if proc.err != nil {
 		return errors.Join(err, proc.err)
 	}
+	p.addClones(proc.Trees)
 	if err == nil {
 		var join func() error
 		if g != nil && !proc.InCgroups {
@@ -167,8 +175,9 @@ func (d *Driver) bootInGroup(ctx context.Context, r *record, spawner *jail.Spawn
 }
 
 // startInGroup starts process 1, if possible directly in its control group.
-func startInGroup(ctx context.Context, spawner *jail.Spawner, r *record, g *cgroup.Group, log *os.File) (*jail.Process, error) {
+func startInGroup(ctx context.Context, spawner *jail.Spawner, t *template, r *record, g *cgroup.Group, log *os.File) (*jail.Process, error) {
 	b := sandboxUsers(r)
+	b.Trees = t.trees(r.Spec.Image == "")
 	if g == nil {
 		return spawner.Start(ctx, b, log, nil)
 	}
@@ -233,8 +242,8 @@ func sandboxUsers(r *record) jail.StartConfig {
 }
 
 // makePlan plans how process 1 sets up a sandbox. The caller closes the plan.
-func (d *Driver) makePlan(ctx context.Context, r *record, g *cgroup.Group) (p *plan, err error) {
-	p = &plan{root: r.Base != 0, base: r.Base}
+func (d *Driver) makePlan(ctx context.Context, t *template, r *record, g *cgroup.Group) (p *plan, err error) {
+	p = &plan{root: r.Base != 0, base: r.Base, template: t}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -267,18 +276,18 @@ func (d *Driver) makePlan(ctx context.Context, r *record, g *cgroup.Group) (p *p
 	if err := d.addMounts(ctx, p, r.Spec.Mounts); err != nil {
 		return p, err
 	}
-	t, err := d.cgroups()
+	groups, err := d.cgroups()
 	if err != nil {
 		return p, err
 	}
-	if err := p.setPrivileges(&r.Spec, t); err != nil {
+	if err := p.setPrivileges(&r.Spec, groups); err != nil {
 		return p, err
 	}
 	cfg := guestConfig(r)
 	if im != nil {
 		cfg.Env = append(cfg.Env, im.Env...)
 	}
-	if err := addFilters(&cfg); err != nil {
+	if err := d.addFilters(&cfg); err != nil {
 		return p, err
 	}
 	p.setup.Egress = egress.IsNeeded(r.Spec.Network)
@@ -290,23 +299,44 @@ func (d *Driver) makePlan(ctx context.Context, r *record, g *cgroup.Group) (p *p
 // returns.
 func (d *Driver) addSystem(ctx context.Context, p *plan, r *record) (im *image.Config, err error) {
 	if r.Spec.Image != "" {
-		im, err = d.addImageRoot(ctx, p, r)
+		if im, err = d.addImageRoot(ctx, p, r); err != nil {
+			return nil, err
+		}
+	}
+	if p.template != nil {
+		err = p.addTemplate(im == nil)
 	} else {
-		err = p.addHostRoot(d.HostDirs)
+		err = p.addOwnSystem(im == nil)
+	}
+	if err == nil && im == nil {
+		err = p.addHostDirs(d.HostDirs)
 	}
 	if err != nil {
 		return nil, err
 	}
 	p.addDirs()
 	p.addCommonFiles(&r.Spec)
-	if im == nil {
-		err = p.addUsers()
-	}
 	p.addNameFiles(p.setup.Hostname)
-	if im == nil {
+	if im != nil {
+		p.addResolver()
+	} else if p.template == nil {
 		p.addStep(jail.Step{Action: jail.RemountReadOnly, Path: "etc"})
 	}
-	return im, err
+	return im, nil
+}
+
+// addOwnSystem plans what sandboxes share for one that can't get it from a template.
+func (p *plan) addOwnSystem(hostRoot bool) error {
+	if hostRoot {
+		if err := p.addHostRoot(); err != nil {
+			return err
+		}
+		if err := p.addUsers(); err != nil {
+			return err
+		}
+		p.addResolver()
+	}
+	return p.addDevices()
 }
 
 // setPrivileges sets the capabilities and resource limits of process 1.
@@ -334,14 +364,25 @@ func sharedLimits() map[int]uint64 {
 }
 
 // addFilters adds the seccomp filter and the Landlock rules of commands to a guest's configuration.
-func addFilters(cfg *guest.Config) (err error) {
-	if cfg.Filter, err = seccomp.Filter(seccomp.Options{}); err != nil {
+func (d *Driver) addFilters(cfg *guest.Config) (err error) {
+	if cfg.Filter, err = d.commandFilter(); err != nil {
 		return err
 	}
 	if v, err := landlock.Version(); err == nil && v >= scopes {
 		cfg.Landlock = &landlock.Rules{Scope: true}
 	}
 	return nil
+}
+
+// commandFilter returns the seccomp filter of commands, which is compiled once.
+func (d *Driver) commandFilter() ([]byte, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var err error
+	if d.host.filter == nil {
+		d.host.filter, err = seccomp.Filter(seccomp.Options{})
+	}
+	return d.host.filter, err
 }
 
 // scopes is the first version of Landlock that confines signals and abstract sockets.

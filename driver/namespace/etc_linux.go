@@ -49,12 +49,20 @@ func shownSettings() (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-// addEtc plans an /etc with the host's settings. Links remain links, and are resolved inside.
-func (p *plan) addEtc() error {
-	names, err := shownSettings()
-	if err != nil {
-		return err
+// settingsDirs returns the directories of the host's /etc in which shownPatterns looks.
+func settingsDirs() []string {
+	dirs := []string{"/etc"}
+	for _, pattern := range shownPatterns() {
+		for dir := filepath.Dir("/etc/" + pattern); dir != "/etc"; dir = filepath.Dir(dir) {
+			dirs = append(dirs, dir)
+		}
 	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
+// addEtc plans an /etc with the host's settings. Links remain links, and are resolved inside.
+func (p *plan) addEtc(names []string) error {
 	p.addStep(jail.Step{Action: jail.Tmpfs, Path: "etc", Mode: 0o755, Size: 1 << 20})
 	for _, name := range names {
 		to, err := os.Readlink(name)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/isolation/cgroup"
@@ -14,7 +15,12 @@ import (
 type host struct {
 	spawner *jail.Spawner
 	boot    string // of the running kernel
+	filter  []byte // see commandFilter
 	cgroups cgroup.Prober
+
+	building   sync.Mutex    // guards the fields below
+	template   *template     // nil: not built yet
+	templateOf *jail.Spawner // which has the template
 }
 
 // isRoot reports whether this process can give sandboxes users of their own.
@@ -87,6 +93,9 @@ func (d *Driver) startSpawner(context.Context) (*jail.Spawner, error) {
 
 // Close ends the processes that serve the driver; sandboxes continue.
 func (d *Driver) Close() error {
+	d.host.building.Lock()
+	d.forgetTemplate()
+	d.host.building.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.host.spawner == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/egress"
 	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 	"github.com/atoll-sandbox/atoll/internal/isolation/jail"
 )
 
@@ -20,6 +21,9 @@ type plan struct {
 	files []*os.File
 	root  bool // the creator has privileges
 	base  int
+
+	template *template // has the trees that sandboxes share; nil: there is none
+	trees    []int     // places in files for the clones of these trees
 }
 
 func (p *plan) addStep(s ...jail.Step) { p.setup.Steps = append(p.setup.Steps, s...) }
@@ -31,9 +35,7 @@ func (p *plan) addFile(f *os.File) int {
 }
 
 func (p *plan) close() {
-	for _, f := range p.files {
-		_ = f.Close() // process 1 has its own
-	}
+	fdpass.CloseAll(p.files) // process 1 has its own
 	p.files = nil
 }
 
@@ -46,8 +48,23 @@ func systemDirs() []string {
 // localSettings is the directory of settings of manually installed programs, which may be secret.
 const localSettings = "/usr/local/etc"
 
-// addHostRoot plans the host's own root without its private parts, and more directories of the host.
-func (p *plan) addHostRoot(show []string) error {
+// addHostRoot plans the host's own root without its private parts.
+func (p *plan) addHostRoot() error {
+	if err := p.addSystemDirs(func(name string) error {
+		return p.addTree("/"+name, jail.Step{Path: name, ReadOnly: true})
+	}); err != nil {
+		return err
+	}
+	p.addStep(jail.Step{Action: jail.Mask, Path: localSettings[1:]})
+	names, err := shownSettings()
+	if err != nil {
+		return err
+	}
+	return p.addEtc(names)
+}
+
+// addSystemDirs plans those of the host's system directories that are links, and calls add for the others.
+func (p *plan) addSystemDirs(add func(name string) error) error {
 	for _, name := range systemDirs() {
 		info, err := os.Lstat("/" + name)
 		switch {
@@ -61,15 +78,16 @@ func (p *plan) addHostRoot(show []string) error {
 			}
 			p.addStep(jail.Step{Action: jail.MakeLink, Path: name, Text: to})
 		case info.IsDir():
-			if err := p.addTree("/"+name, jail.Step{Path: name, ReadOnly: true}); err != nil {
+			if err := add(name); err != nil {
 				return err
 			}
 		}
 	}
-	p.addStep(jail.Step{Action: jail.Mask, Path: localSettings[1:]})
-	if err := p.addEtc(); err != nil {
-		return err
-	}
+	return nil
+}
+
+// addHostDirs plans more directories of the host.
+func (p *plan) addHostDirs(show []string) error {
 	for _, dir := range show {
 		if !filepath.IsAbs(dir) || filepath.Clean(dir) == "/" {
 			return fmt.Errorf("%w: %q is no directory to show", atoll.ErrInvalid, dir)
@@ -139,19 +157,33 @@ func (p *plan) openSource(name string, flags int, s jail.Step) (jail.Source, err
 	return jail.Source{File: p.addFile(m)}, nil
 }
 
-// addCommonFiles plans what every root file system has: devices, processes, the user's directories.
-func (p *plan) addCommonFiles(spec *atoll.Spec) {
+// addDevices plans /dev. With privileges, the devices are mounts that are sent.
+func (p *plan) addDevices() error {
 	p.addStep(jail.Step{Action: jail.Tmpfs, Path: "dev", Mode: 0o755, Size: 1 << 20, NoExec: true})
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
-		p.addStep(jail.Step{Action: jail.Device, Path: "dev/" + name})
+		s := jail.Step{Action: jail.Device, Path: "dev/" + name}
+		if p.root {
+			s.Action = jail.BindDevice
+			var err error
+			if s.Source, err = p.openSource("/dev/"+name, unix.O_NOFOLLOW, s); err != nil {
+				return err
+			}
+		}
+		p.addStep(s)
 	}
 	for name, to := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx"} {
 		p.addStep(jail.Step{Action: jail.MakeLink, Path: "dev/" + name, Text: to})
 	}
+	p.addStep(jail.Step{Action: jail.MakeDir, Path: "dev/pts"}, jail.Step{Action: jail.MakeDir, Path: "dev/shm"}, jail.Step{Action: jail.RemountReadOnly, Path: "dev"})
+	return nil
+}
+
+// addCommonFiles plans what every root file system has for itself: terminals, processes, the user's
+// directories.
+func (p *plan) addCommonFiles(spec *atoll.Spec) {
 	p.addStep(
 		jail.Step{Action: jail.Devpts, Path: "dev/pts", NoExec: true},
 		jail.Step{Action: jail.Tmpfs, Path: "dev/shm", Mode: 0o1777, Size: sharedMemorySize(spec), NoExec: true},
-		jail.Step{Action: jail.RemountReadOnly, Path: "dev"},
 		jail.Step{Action: jail.Proc, Path: "proc"},
 		jail.Step{Action: jail.Write, Path: "proc/sys/user/max_user_namespaces", Text: "0"},
 		jail.Step{Action: jail.Write, Path: "proc/sys/user/max_inotify_instances", Text: "64"}, // for each of its users
@@ -203,15 +235,19 @@ func (p *plan) addUsers() error {
 	return nil
 }
 
-// addNameFiles plans the files that resolve names.
+// addNameFiles plans the files with the sandbox's own name.
 func (p *plan) addNameFiles(hostname string) {
 	for _, f := range [][2]string{
 		{"hostname", hostname + "\n"},
 		{"hosts", "127.0.0.1 localhost " + hostname + "\n::1 localhost ip6-localhost\n"},
-		{"resolv.conf", egress.ResolvConf},
 	} {
 		p.addStep(jail.Step{Action: jail.FileContent, Path: "etc/" + f[0], Text: f[1]})
 	}
+}
+
+// addResolver plans the file that names the server of names.
+func (p *plan) addResolver() {
+	p.addStep(jail.Step{Action: jail.FileContent, Path: "etc/resolv.conf", Text: egress.ResolvConf})
 }
 
 // passwdFiles returns the users and groups of a sandbox: the system users of the host and the

@@ -44,6 +44,9 @@ func (r *remover) removeEntry(dir int, name string, depth int) error {
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return err
 	}
+	if unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) == nil { // most directories are empty
+		return nil
+	}
 	fd, derr := openOwned(dir, name)
 	if errors.Is(derr, unix.ENOTDIR) || errors.Is(derr, unix.ELOOP) {
 		return err // not a directory: the first error counts
@@ -64,8 +67,8 @@ func (r *remover) removeEntry(dir int, name string, depth int) error {
 		if err != nil {
 			return err
 		}
-		if n == 0 {
-			return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+		if err := unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); n == 0 || !errors.Is(err, unix.ENOTEMPTY) {
+			return err
 		}
 		if _, err := list.Seek(0, io.SeekStart); err != nil { // again: entries may have been moved up
 			return err

@@ -15,8 +15,13 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-//go:embed testdata/bombs.sh
-var bombFile string
+// Commands that try to use much memory, one in each line: those that once did, and others.
+var (
+	//go:embed testdata/bombs.sh
+	bombFile string
+	//go:embed testdata/bombs_wide.sh
+	wideBombFile string
+)
 
 // The limits of a bomb.
 const (
@@ -28,11 +33,21 @@ const (
 // each in a process of its own, and looks at the most memory that the process had: beyond that of
 // an empty command, at most the sandbox's limits and 32 MiB.
 func TestBombsStayWithinTheLimit(t *testing.T) {
+	runBombs(t, bombFile, testenv.Rounds(t, 4, 1, "")) // the logic tier takes every fourth
+}
+
+// TestWideBombsStayWithinTheLimit does the same with more kinds of commands.
+func TestWideBombsStayWithinTheLimit(t *testing.T) {
+	runBombs(t, wideBombFile, testenv.Rounds(t, 40, 1, ""))
+}
+
+// runBombs runs every n-th command of a file.
+func runBombs(t *testing.T, file string, every int) {
+	t.Helper()
 	if raceEnabled {
 		t.Skip("the race detector multiplies memory, which this test measures; it runs without")
 	}
-	bombs := strings.Split(strings.TrimSpace(bombFile), "\n")[1:]
-	every := testenv.Rounds(t, 4, 1, "") // the logic tier takes every fourth
+	bombs := strings.Split(strings.TrimSpace(file), "\n")[1:]
 	base := peakOfBomb(t, "true")
 	for i, script := range bombs {
 		if i%every != 0 {

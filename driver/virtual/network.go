@@ -70,7 +70,12 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	if path == "" {
 		path = "/"
 	}
-	if err := n.rules.CheckRequest(scheme, host, port, req.Method, path).Err(); err != nil {
+	check := func(host string, port uint16) error {
+		return policy.CheckOverrides(req.Method, path, req.Header, func(method, path string) policy.Verdict {
+			return n.rules.CheckRequest(scheme, host, port, method, path)
+		}).Err()
+	}
+	if err := check(host, port); err != nil {
 		return nil, err
 	}
 	if req.Host != "" {
@@ -79,7 +84,7 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := n.rules.CheckRequest(scheme, asked, p, req.Method, path).Err(); err != nil {
+		if err := check(asked, p); err != nil {
 			return nil, err
 		}
 		if asked != host {

@@ -43,6 +43,7 @@ type Sandbox struct {
 	running    map[*operation]struct{}
 	snapshots  []snapshot
 	history    history
+	watchers   int           // watches in progress, which need fs
 	replaced   chan struct{} // closed when fs is replaced; nil while nothing watches it
 }
 
@@ -300,6 +301,7 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 	}
 	close(s.closed)
 	s.d.unregister(s)
+	s.d.idle.remove(s)
 	s.unmountAll()
 	if s.dir != nil {
 		if err := s.dir.remove(); err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -34,6 +34,10 @@ type sealedSandbox struct {
 
 	storing sync.Mutex // held while dir is used
 
+	counts       sync.Mutex
+	snapshots    int // guarded by counts, as below: the number in the stored record; negative: not known
+	newSnapshots int // calls of Snapshot that have not stored one yet
+
 	mu        sync.Mutex
 	worker    *workerProcess        // guarded by mu, as all below; the newest; nil: none was needed yet
 	begun     bool                  // a worker has made it
@@ -73,7 +77,7 @@ func (d *Driver) createSealed(ctx context.Context, id string, spec atoll.Spec, f
 	}
 	spec.Runtime = Sealed
 	s := d.newSealed(id, spec, nil)
-	s.created = d.currentTime()
+	s.created, s.snapshots = d.currentTime(), 0
 	place, err := s.makePlace(from != nil)
 	if err != nil {
 		return nil, err
@@ -121,7 +125,11 @@ func (s *sealedSandbox) startFirst(ctx context.Context) error {
 // gets a temporary one, for what it begins with, others none.
 func (s *sealedSandbox) makePlace(fork bool) (*directory, error) {
 	if s.d.Dir != "" {
-		return createDirectory(s.d.Dir, s.id)
+		base, err := s.d.openBase()
+		if err != nil {
+			return nil, err
+		}
+		return createDirectory(s.d.Dir, s.id, base)
 	}
 	if !fork {
 		return nil, nil
@@ -131,7 +139,7 @@ func (s *sealedSandbox) makePlace(fork bool) (*directory, error) {
 		return nil, err
 	}
 	s.scratch = tmp
-	return &directory{path: tmp}, nil
+	return newDirectory(tmp, nil), nil
 }
 
 // discard ends and removes what could not be created.
@@ -144,9 +152,6 @@ func (s *sealedSandbox) discard(place *directory) error {
 	if w != nil {
 		w.kill()
 	}
-	if s.scratch != "" {
-		return os.RemoveAll(s.scratch)
-	}
 	if place == nil {
 		return nil
 	}
@@ -155,11 +160,14 @@ func (s *sealedSandbox) discard(place *directory) error {
 
 // newSealed returns a sandbox without a worker.
 func (d *Driver) newSealed(id string, spec atoll.Spec, dir *directory) *sealedSandbox {
-	s := &sealedSandbox{d: d, id: id, spec: spec, dir: dir}
+	s := &sealedSandbox{d: d, id: id, spec: spec, dir: dir, snapshots: -1}
 	s.link = guest.Link{
-		ID: id, Connect: s.connect, ExplainError: s.explainEnd, BeforeOp: s.noteUse,
+		ID: id, Connect: s.connect, ExplainError: s.explainEnd, BeforeOp: s.noteUse, EndStuck: s.endStuck,
 		// The worker completes commands; these timeouts only bound a worker that does not answer.
 		Spec: atoll.Spec{Timeouts: atoll.Timeouts{Exec: specTimeout(spec), Transfer: spec.Timeouts.Transfer}},
+	}
+	if len(spec.Mounts) == 0 {
+		s.link.MaxExport = maxStored(spec, 0)
 	}
 	s.ServedSandbox = &s.link
 	return s
@@ -201,22 +209,34 @@ func (s *sealedSandbox) connect(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	if s.worker != nil {
-		s.releaseLock()
+		s.releasePlace()
 	}
 	s.worker = w
 	config := workerConfig{
 		ID: s.id, Spec: withoutSecrets(s.spec), Stored: s.d.Dir != "", Exists: s.exists, Forked: s.forked, Created: s.created,
 		Policy: s.d.Policy != nil, Network: network != nil, Memory: workerMemory(s.spec),
 	}
+	if s.dir != nil && s.dir.base != nil {
+		config.Base = s.dir.base.root
+	}
 	return w.assign(config, &workerHost{s: s, network: network, worker: w})
 }
 
-// releaseLock releases the lock of a worker that has ended.
-func (s *sealedSandbox) releaseLock() {
+// releasePlace releases what a worker that has ended had locked and opened. The caller holds mu.
+func (s *sealedSandbox) releasePlace() {
 	s.storing.Lock()
 	defer s.storing.Unlock()
-	if s.dir != nil && s.dir.locked != nil {
-		_ = s.dir.unlock() // closing the file unlocks it
+	if s.dir != nil && s.exists { // else it is being created
+		s.dir.close()
+	}
+}
+
+// releaseAfter is releasePlace after a worker was ended, unless the sandbox has another one now.
+func (s *sealedSandbox) releaseAfter(w *workerProcess) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.worker == w {
+		s.releasePlace()
 	}
 }
 
@@ -281,8 +301,23 @@ func (s *sealedSandbox) endIdle() {
 		s.idle = nil
 		s.link.Disconnect()
 		if w != nil {
-			go w.kill()
+			go func() {
+				w.kill()
+				s.releaseAfter(w)
+			}()
 		}
+	}
+}
+
+// endStuck ends a worker that does not end a command: it may have been taken over, and would use the
+// processors for ever.
+func (s *sealedSandbox) endStuck() {
+	s.mu.Lock()
+	w := s.worker
+	s.mu.Unlock()
+	if w != nil {
+		w.setFailure(fmt.Errorf("%w: a command did not end, so the sandbox's process was ended", atoll.ErrTimeout))
+		w.kill()
 	}
 }
 
@@ -337,9 +372,27 @@ func (s *sealedSandbox) Status(ctx context.Context) (atoll.Status, error) {
 		st.Conditions = []atoll.Condition{{Type: "ready", Reason: "lost", Message: w.reason().Error(), Since: w.endTime()}}
 		return st, nil
 	}
-	err := s.call(ctx, "status", opStatus, nil, &st)
-	st.ID, st.Name, st.Driver, st.Labels, st.Isolation = s.id, s.spec.Name, "virtual", s.spec.Labels, sealedIsolation // whatever the worker says
-	return st, err
+	if err := s.call(ctx, "status", opStatus, nil, &st); err != nil {
+		return atoll.Status{}, err
+	}
+	if st.State != atoll.Stopped && st.State != atoll.Paused { // whatever else the worker says
+		st.State = atoll.Running
+	}
+	return sandboxStatus(s.id, s.spec, s.created, s.limitActive(st.Active), st.State), nil
+}
+
+// limitActive returns the time of the last activity, which a worker may claim to be in the future.
+func (s *sealedSandbox) limitActive(t time.Time) time.Time {
+	if now := s.d.currentTime(); t.After(now) {
+		return now
+	}
+	return t
+}
+
+func (s *sealedSandbox) isStored() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.exists
 }
 
 // call runs an operation of the worker.
@@ -382,11 +435,8 @@ func (s *sealedSandbox) Destroy(context.Context) error {
 	var err error
 	switch {
 	case s.scratch != "":
-		err = os.RemoveAll(s.scratch)
+		err = s.dir.discard()
 	case s.dir != nil:
-		if s.dir.locked != nil {
-			_ = s.dir.unlock() // closing it unlocks it
-		}
 		err = s.dir.remove()
 	}
 	if errors.Is(err, os.ErrNotExist) {
@@ -395,14 +445,23 @@ func (s *sealedSandbox) Destroy(context.Context) error {
 	return s.wrapError("destroy", err)
 }
 
+// flushTimeout bounds how long a worker may take to store its history before it is ended.
+const flushTimeout = time.Second
+
 // close ends the worker.
 func (s *sealedSandbox) close() {
 	s.mu.Lock()
-	w := s.worker
+	w, stored := s.worker, s.exists && !s.destroyed
 	s.mu.Unlock()
+	if stored && w != nil && !w.hasEnded() {
+		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+		_ = s.call(ctx, "flush", opFlush, nil, nil) // the history is not essential
+		cancel()
+	}
 	s.link.Disconnect()
 	if w != nil {
 		w.kill()
+		s.releaseAfter(w)
 	}
 }
 
@@ -423,6 +482,7 @@ func (s *sealedSandbox) forkSandbox(ctx context.Context, key string, spec atoll.
 	if err := check(&spec); err != nil {
 		return nil, err
 	}
+	spec.Progress = nil
 	id, err := s.d.chooseID(spec)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package virtual
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"strings"
 	"testing"
@@ -18,15 +19,43 @@ func newHost(t *testing.T, spec atoll.Spec) *workerHost {
 	d := &Driver{Dir: t.TempDir()}
 	spec.Runtime = Sealed
 	s := d.newSealed("s1", spec, nil)
-	dir, err := createDirectory(d.Dir, "s1")
+	dir, err := createDirectory(d.Dir, "s1", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.dir, s.exists = dir, true
+	key := vfs.Key(sha256.Sum256(nil)).String()
+	if _, err := dir.commit(record{ID: "s1", Tree: key, Session: key}, nil); err != nil {
+		t.Fatal(err)
+	}
 	if err := dir.publish("s1"); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(dir.close)
 	return &workerHost{s: s}
+}
+
+// mustAnswer makes a call of a worker that must succeed.
+func mustAnswer(t *testing.T, h *workerHost, op guest.Op, c *placeCall) *placeReply {
+	t.Helper()
+	a, err := h.answerPlace(t.Context(), op, c)
+	if err != nil {
+		t.Fatalf("%s: %v", op, err)
+	}
+	return a
+}
+
+// TestWorkerCannotFillMemory lets a worker store more small blobs than a commit may have.
+func TestWorkerCannotFillMemory(t *testing.T) {
+	h := newHost(t, atoll.Spec{})
+	for i := range maxStagedBytes/maxLogBlob + 100 {
+		data := make([]byte, maxLogBlob)
+		binary.BigEndian.PutUint32(data, uint32(i))
+		mustAnswer(t, h, callPut, &placeCall{Key: vfs.Key(sha256.Sum256(data)).String(), Data: data})
+	}
+	if n := h.s.dir.stagedBytes; n > maxStagedBytes {
+		t.Errorf("%d bytes wait in memory for a commit", n)
+	}
 }
 
 // TestWorkerCannotChangeItsSpec lets a worker that was taken over save another spec, with which it
@@ -37,9 +66,8 @@ func TestWorkerCannotChangeItsSpec(t *testing.T) {
 	hostile := record{ID: "s2", Tree: key, Session: key, Spec: atoll.Spec{
 		Name: "two", Mounts: []atoll.Mount{{Source: "/", Target: "/host"}}, Network: atoll.Network{Mode: atoll.NetworkOpen},
 	}}
-	if _, err := h.answerPlace(t.Context(), callWrite, &placeCall{New: &hostile}); err != nil {
-		t.Fatal(err)
-	}
+	mustAnswer(t, h, callLock, &placeCall{})
+	mustAnswer(t, h, callCommit, &placeCall{New: &hostile})
 	r, err := h.s.dir.readRecord()
 	if err != nil {
 		t.Fatal(err)
@@ -54,13 +82,9 @@ func TestWorkerReadsNoSecrets(t *testing.T) {
 	const secret = "123456789abcdef"
 	h := newHost(t, atoll.Spec{Network: atoll.Network{Headers: []atoll.Header{{Host: "example.com", Name: "Authorization", Value: secret}}}})
 	key := vfs.Key(sha256.Sum256(nil)).String()
-	if _, err := h.answerPlace(t.Context(), callWrite, &placeCall{New: &record{Tree: key, Session: key}}); err != nil {
-		t.Fatal(err)
-	}
-	a, err := h.answerPlace(t.Context(), callRecord, &placeCall{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustAnswer(t, h, callLock, &placeCall{})
+	mustAnswer(t, h, callCommit, &placeCall{New: &record{Tree: key, Session: key}})
+	a := mustAnswer(t, h, callRead, &placeCall{})
 	if len(a.Old.Spec.Network.Headers) > 0 {
 		t.Errorf("the worker reads %+v", a.Old.Spec.Network)
 	}
@@ -82,8 +106,10 @@ func TestWorkerReachesOnlyItsPlace(t *testing.T) {
 		"path as a blob":     {placeCall{Key: "../x", Data: data}, string(callPut)},
 		"other content":      {placeCall{Key: key, Data: []byte("other")}, string(callPut)},
 		"unlocking":          {placeCall{}, string(callUnlock)},
-		"record without key": {placeCall{New: &record{Tree: "x"}}, string(callWrite)},
-		"no record":          {placeCall{}, string(callWrite)},
+		"record without key": {placeCall{New: &record{Tree: "x"}}, string(callCommit)},
+		"no record":          {placeCall{}, string(callCommit)},
+		"without the lock":   {placeCall{New: &record{Tree: key, Session: key}}, string(callCommit)},
+		"other content sent": {placeCall{New: &record{Tree: key, Session: key}, Blobs: []sentBlob{{key, []byte("other")}}}, string(callCommit)},
 		"unknown call":       {placeCall{}, "destroy"},
 	} {
 		if a, err := h.answerPlace(t.Context(), guest.Op(bad.op), &bad.call); err == nil {
@@ -105,8 +131,9 @@ func TestWorkerLocksOnce(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	other := &directory{path: h.s.dir.path}
-	if err := other.lock(ctx); err == nil || !strings.Contains(err.Error(), "another process") {
+	other := newDirectory(h.s.dir.path, nil)
+	t.Cleanup(other.close)
+	if _, err := other.lock(ctx); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("the lock of another process: %v", err)
 	}
 	if _, err := h.answerPlace(t.Context(), callUnlock, &placeCall{}); err != nil {

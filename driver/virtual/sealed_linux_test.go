@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -165,8 +166,13 @@ func TestSealedMemoryIsLimited(t *testing.T) {
 func workersWithLimit(t *testing.T) (n int) {
 	t.Helper()
 	for _, pid := range listWorkers(t) {
-		var l unix.Rlimit
-		if err := unix.Prlimit(pid, unix.RLIMIT_DATA, nil, &l); err == nil && l.Max < 600<<20 { // else it has ended
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", pid))
+		_, rest, _ := strings.Cut(string(b), "\nMax data size")
+		fields := strings.Fields(rest)
+		if err != nil || len(fields) < 2 {
+			continue // it has ended
+		}
+		if most, err := strconv.ParseInt(fields[1], 10, 64); err == nil && most < 600<<20 { // a number, not "unlimited"
 			n++
 		}
 	}
@@ -275,5 +281,57 @@ func TestIdleWorkerEnds(t *testing.T) {
 	list, err := s.(atoll.Terminals).ListTerminals(t.Context())
 	if err != nil || len(list) != 1 {
 		t.Errorf("the terminals: %v, %v", list, err)
+	}
+}
+
+// TestOldSandboxesOfOthersAreSealed opens sandboxes that were created before a server sealed those of
+// its other owners.
+func TestOldSandboxesOfOthersAreSealed(t *testing.T) {
+	testenv.Real(t, "sealed")
+	dir := t.TempDir()
+	old := &virtual.Driver{Dir: dir}
+	d := &virtual.Driver{Dir: dir, SealOthers: true}
+	t.Cleanup(func() { _ = d.Close() })
+	for owner, want := range map[atoll.Owner]string{atoll.Local: "process", {App: "shop", User: "ann"}: "sealed process"} {
+		created := mustCreate(t, old, atoll.Spec{})
+		mustPrint(t, created, "echo saved > /f; x=kept")
+		s, err := d.OpenOwned(t.Context(), created.ID(), owner)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := mustPrint(t, s, "cat /f; echo $x"); got != "saved\nkept\n" {
+			t.Errorf("a sandbox of %v: %q", owner, got)
+		}
+		if st, err := s.Status(t.Context()); err != nil || st.Isolation != want {
+			t.Errorf("the sandbox of %v has isolation %q, %v", owner, st.Isolation, err)
+		}
+	}
+}
+
+// TestPausedSandboxSurvivesADeadline lets the deadline of a command pass while its sandbox is paused.
+func TestPausedSandboxSurvivesADeadline(t *testing.T) {
+	d := newSealing(t, "")
+	s := mustCreate(t, d, atoll.Spec{})
+	mustPrint(t, s, "echo kept > /f")
+	started, w := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Exec(t.Context(), atoll.Cmd{Shell: "echo started; sleep 100", Stdout: w, Timeout: time.Second})
+		ended <- err
+	}()
+	if _, err := started.Read(make([]byte, 16)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.(atoll.Pauser).Pause(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, atoll.ErrTimeout) {
+		t.Errorf("the command: %v", err)
+	}
+	if err := s.(atoll.Pauser).Resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustPrint(t, s, "cat /f"); got != "kept\n" {
+		t.Errorf("afterwards: %q", got)
 	}
 }

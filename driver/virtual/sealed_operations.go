@@ -26,7 +26,15 @@ func (s *sealedSandbox) Resume(ctx context.Context) error {
 
 // Snapshot saves the current state.
 func (s *sealedSandbox) Snapshot(ctx context.Context, name string) (info atoll.SnapshotInfo, err error) {
+	s.counts.Lock()
+	s.newSnapshots++
+	s.counts.Unlock()
 	err = s.call(ctx, "snapshot", opSnapshot, nameQuestion{Name: name}, &info)
+	if err != nil || !s.isStored() {
+		s.counts.Lock()
+		s.newSnapshots = max(0, s.newSnapshots-1)
+		s.counts.Unlock()
+	}
 	return info, err
 }
 

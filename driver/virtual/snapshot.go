@@ -189,6 +189,7 @@ func (s *Sandbox) forkSandbox(ctx context.Context, key string, spec atoll.Spec) 
 	if err := check(&spec); err != nil {
 		return nil, err
 	}
+	spec.Progress = nil
 	if s.d.isSealed(&spec) {
 		return nil, fmt.Errorf("%w: runtime %s: a fork runs as the sandbox that it is forked from", atoll.ErrInvalid, Sealed)
 	}

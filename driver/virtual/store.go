@@ -2,7 +2,6 @@ package virtual
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -14,7 +13,7 @@ import (
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// record is the content of sandbox.json.
+// record is the state of a stored sandbox, as every commit of its log has it.
 type record struct {
 	Version    int              `json:"version"`
 	ID         string           `json:"id"`
@@ -28,6 +27,8 @@ type record struct {
 	Tree       string           `json:"tree"`    // the files, for vfs.Load
 	Session    string           `json:"session"` // the key of the blob with the shell's state
 	Snapshots  []storedSnapshot `json:"snapshots,omitempty"`
+	Added      int64            `json:"added,omitempty"` // bytes of large blobs stored since the last sweep; the directory sets it
+	Swept      int64            `json:"swept,omitempty"` // bytes of large blobs that the last sweep has left; likewise
 }
 
 type storedSnapshot struct {
@@ -36,27 +37,33 @@ type storedSnapshot struct {
 	Session string             `json:"session"`
 }
 
-const recordVersion = 1
-
-// sweepEvery is the number of saves between two removals of unused blobs.
-const sweepEvery = 32
+const recordVersion = 2
 
 // diskStore stores a sandbox.
 type diskStore struct {
 	place place
 	guard chan struct{} // holds a token while the fields below are used
 	users int           // while it is positive the place is locked
-	blobs blobStore
-	rec   record // as last read or written
+	rec   *record       // as last read or written; notLoaded: not at all
+
+	filesChanged <-chan struct{} // closed when files differ from rec.Tree; nil: they may
+	session      shell.State     // stored as rec.Session
 }
 
+// notLoaded is the record of a sandbox that is not in memory.
+var notLoaded = &record{Generation: 1}
+
 func newDiskStore(p place) *diskStore {
-	return &diskStore{place: p, guard: make(chan struct{}, 1)}
+	return &diskStore{place: p, guard: make(chan struct{}, 1), rec: notLoaded}
 }
 
 // saveNew stores a new sandbox.
 func (s *Sandbox) saveNew(parent string) error {
-	dir, err := createDirectory(parent, s.id)
+	base, err := s.d.openBase()
+	if err != nil {
+		return err
+	}
+	dir, err := createDirectory(parent, s.id, base)
 	if err != nil {
 		return err
 	}
@@ -68,12 +75,9 @@ func (s *Sandbox) saveNew(parent string) error {
 }
 
 // saveFirst stores the sandbox in a new place, which no other process uses yet.
-func (s *Sandbox) saveFirst(p place) (err error) {
+func (s *Sandbox) saveFirst(p place) error {
 	k := newDiskStore(p)
-	k.rec = record{Version: recordVersion, ID: s.id}
-	if k.blobs, err = p.openBlobs(); err != nil {
-		return err
-	}
+	k.rec = &record{ID: s.id}
 	s.disk = k
 	s.noteSession(s.sh)
 	return s.save(context.Background())
@@ -90,11 +94,14 @@ func (s *Sandbox) acquireStore(ctx context.Context) error {
 		return wrapTimeout(context.Cause(ctx))
 	}
 	if k.users == 0 {
-		if err := k.place.lock(ctx); err != nil {
+		changed, err := k.place.lock(ctx)
+		if err != nil {
 			return err
 		}
-		if err := s.reloadChanges(); err != nil {
-			return errors.Join(err, k.place.unlock())
+		if changed || s.fs == nil {
+			if err := s.load(); err != nil {
+				return errors.Join(err, k.place.unlock())
+			}
 		}
 	}
 	k.users++
@@ -103,28 +110,25 @@ func (s *Sandbox) acquireStore(ctx context.Context) error {
 
 // releaseStore unlocks what acquireStore locked.
 func (s *Sandbox) releaseStore() {
-	k := s.disk
+	s.disk.release()
+	s.d.idle.add(s)
+}
+
+// release ends a use of the place.
+func (k *diskStore) release() {
 	k.guard <- struct{}{}
 	defer func() { <-k.guard }()
 	if k.users--; k.users == 0 {
-		_ = k.place.unlock() // closing the file unlocks it; there is nothing to do about an error
+		_ = k.place.unlock() // there is nothing to do about an error
 	}
 }
 
-// reloadChanges reads what another process has saved since; the caller has the lock.
-func (s *Sandbox) reloadChanges() error {
+// load reads what is stored; the caller has the lock.
+func (s *Sandbox) load() error {
 	k := s.disk
-	r, err := k.place.readRecord()
+	r, past, err := k.place.read()
 	if err != nil {
 		return err
-	}
-	if s.fs != nil && r.Generation == k.rec.Generation {
-		return nil
-	}
-	if k.blobs == nil {
-		if k.blobs, err = k.place.openBlobs(); err != nil {
-			return err
-		}
 	}
 	im, err := s.d.loadImage()
 	if err != nil {
@@ -134,11 +138,11 @@ func (s *Sandbox) reloadChanges() error {
 	if err != nil {
 		return err
 	}
-	files, err := vfs.Load(k.blobs, r.Tree, s.d.fileOptions(im, r.Spec))
+	files, err := vfs.Load(k.place, r.Tree, s.d.fileOptions(im, r.Spec))
 	if err != nil {
 		return fmt.Errorf("files: %w", err)
 	}
-	state, err := loadSession(k.blobs, r.Session)
+	state, err := loadSession(k.place, r.Session)
 	if err != nil {
 		return err
 	}
@@ -146,18 +150,24 @@ func (s *Sandbox) reloadChanges() error {
 	defer s.mu.Unlock()
 	s.applyRecord(r)
 	s.setUpKernel(im, net, files)
-	s.history = k.place.readHistory()
+	s.history.reload(past)
 	if err := s.sh.Restore(state); err != nil {
+		s.fs = nil // the next use reads everything again
 		return err
 	}
 	s.state, s.sessionDir = state, s.sh.Dir()
-	k.rec = r // last: after an error the next use reads everything again
+	k.rec, k.session = &r, state
+	_, k.filesChanged = files.Observe()
 	return nil
 }
 
 // applyRecord copies a record into the sandbox; the caller holds mu.
 func (s *Sandbox) applyRecord(r record) {
-	s.spec, s.created, s.active, s.commands, s.stopped, s.paused = r.Spec, r.Created, r.Active, r.Commands, r.Stopped, r.Paused
+	s.spec, s.created, s.stopped, s.paused = r.Spec, r.Created, r.Stopped, r.Paused
+	s.commands = r.Commands + int64(s.history.unsavedCommands)
+	if r.Active.After(s.active) {
+		s.active = r.Active
+	}
 	old := s.snapshots
 	s.snapshots = nil
 	for i := range r.Snapshots {
@@ -174,11 +184,7 @@ func (s *Sandbox) applyRecord(r record) {
 
 func loadSession(blobs blobStore, name string) (shell.State, error) {
 	var state shell.State
-	key, err := vfs.ParseKey(name)
-	var b []byte
-	if err == nil {
-		b, err = blobs.Get(key)
-	}
+	b, err := getSession(blobs, name)
 	if err == nil {
 		err = state.UnmarshalBinary(b)
 	}
@@ -194,20 +200,35 @@ func (s *Sandbox) loadSnapshot(x *snapshot) error {
 	if err != nil {
 		return err
 	}
-	files, err := vfs.Load(s.disk.blobs, x.stored.Tree, s.d.fileOptions(im, s.spec))
+	files, err := vfs.Load(s.disk.place, x.stored.Tree, s.d.fileOptions(im, s.spec))
 	if err != nil {
 		return fmt.Errorf("snapshot %s: %w", x.info.ID, err)
 	}
-	if x.state, err = loadSession(s.disk.blobs, x.stored.Session); err != nil {
+	if x.state, err = loadSession(s.disk.place, x.stored.Session); err != nil {
 		return fmt.Errorf("snapshot %s: %w", x.info.ID, err)
 	}
 	x.files = files.Snapshot()
 	return nil
 }
 
-// save writes the current state of the sandbox to its directory. It does nothing for a sandbox that
-// exists in memory only.
-func (s *Sandbox) save(ctx context.Context) error {
+// save stores what has changed. It does nothing for a sandbox that exists in memory only, and writes
+// nothing if the history, the time of the last use and the number of commands are all that has changed:
+// these wait for the next change, or until the sandbox is idle.
+func (s *Sandbox) save(ctx context.Context) error { return s.saveIf(ctx, s.hasChanged) }
+
+// saveNotes is save for a sandbox that becomes idle: it stores the history, too.
+func (s *Sandbox) saveNotes(ctx context.Context) error {
+	return s.saveIf(ctx, func(*record) bool { return true })
+}
+
+// hasChanged reports whether a record has a change that must not wait.
+func (s *Sandbox) hasChanged(r *record) bool {
+	old := s.disk.rec
+	return r.Tree != old.Tree || r.Session != old.Session || r.Stopped != old.Stopped || r.Paused != old.Paused ||
+		!slices.EqualFunc(r.Snapshots, old.Snapshots, func(a, b storedSnapshot) bool { return a.Info.ID == b.Info.ID })
+}
+
+func (s *Sandbox) saveIf(ctx context.Context, needed func(*record) bool) error {
 	k := s.disk
 	if k == nil {
 		return nil
@@ -218,8 +239,14 @@ func (s *Sandbox) save(ctx context.Context) error {
 	case <-ctx.Done():
 		return wrapTimeout(context.Cause(ctx))
 	}
-	if err := s.writeRecord(); err != nil {
-		if !k.place.exists() && k.rec.Generation > 0 {
+	err := s.writeRecord(needed)
+	if errors.Is(err, atoll.ErrQuota) && k.rec.Generation > 0 && k.users <= 1 { // what the record does not name may be too much
+		if err = s.compact(); err == nil {
+			err = s.writeRecord(needed)
+		}
+	}
+	if err != nil {
+		if k.rec.Generation > 0 && !k.place.exists() {
 			return fmt.Errorf("%w: it was destroyed", atoll.ErrNotFound)
 		}
 		return fmt.Errorf("keep: %w", err)
@@ -227,46 +254,114 @@ func (s *Sandbox) save(ctx context.Context) error {
 	return nil
 }
 
-func (s *Sandbox) writeRecord() error {
+func (s *Sandbox) writeRecord(needed func(*record) bool) error {
 	k := s.disk
 	s.mu.Lock()
 	r := record{
-		Version: recordVersion, ID: s.id, Spec: s.spec, Created: s.created, Active: s.active, Commands: s.commands, Stopped: s.stopped, Paused: s.paused,
-		Generation: k.rec.Generation + 1,
+		ID: s.id, Spec: s.spec, Created: s.created, Active: s.active, Commands: s.commands, Stopped: s.stopped, Paused: s.paused,
+		Generation: k.rec.Generation + 1, Tree: k.rec.Tree, Session: k.rec.Session,
 	}
-	files, state := s.fs.Snapshot(), s.state
+	files, state := s.fs, s.state
 	shots := slices.Clone(s.snapshots)
-	past := s.history.listResults()
+	past, commands := s.history.listUnsaved()
 	s.mu.Unlock()
+	filesChanged := k.filesChanged
 	var err error
-	if r.Tree, r.Session, err = putState(k.blobs, files, state); err != nil {
-		return err
+	if isChanged(k.filesChanged) {
+		var now *vfs.Snapshot
+		now, filesChanged = files.Observe()
+		if r.Tree, err = now.Save(k.place); err != nil {
+			return err
+		}
+	}
+	if state != k.session {
+		if r.Session, err = saveSession(k.place, state); err != nil {
+			return err
+		}
 	}
 	for i := range shots {
 		x := &shots[i]
 		if x.stored == nil {
 			x.stored = &storedSnapshot{Info: x.info}
-			if x.stored.Tree, x.stored.Session, err = putState(k.blobs, x.files, x.state); err != nil {
+			if x.stored.Tree, x.stored.Session, err = putState(k.place, x.files, x.state); err != nil {
 				return err
 			}
 		}
 		r.Snapshots = append(r.Snapshots, *x.stored)
 	}
-	if err := k.blobs.Sync(); err != nil {
+	if !needed(&r) {
+		k.filesChanged, k.session = filesChanged, state
+		return nil
+	}
+	grown, err := k.place.commit(r, past)
+	if err != nil {
 		return err
 	}
-	if err := k.place.write(r, past); err != nil {
-		return err
+	k.rec, k.filesChanged, k.session = &r, filesChanged, state
+	s.noteStored(shots, len(past), commands)
+	if !grown || k.users > 1 { // a file that another operation reads may need a blob that the record does not
+		return nil
 	}
-	k.rec = r
-	s.noteStored(shots)
-	return k.sweepBlobs()
+	return s.compact()
 }
 
-// noteStored notes which snapshots are on disk now.
-func (s *Sandbox) noteStored(shots []snapshot) {
+// isChanged reports whether a channel of vfs.FS.Observe has reported a change.
+func isChanged(c <-chan struct{}) bool {
+	if c == nil {
+		return true
+	}
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// compact stores the state in as little space as it needs.
+func (s *Sandbox) compact() error {
+	k := s.disk
+	used, err := usedBlobs(k.place, *k.rec)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	past := s.history.listSaved()
+	s.mu.Unlock()
+	return k.place.compact(*k.rec, past, used)
+}
+
+// usedBlobs returns the keys of all blobs that a record needs.
+func usedBlobs(blobs blobStore, r record) (map[vfs.Key]bool, error) {
+	used := make(map[vfs.Key]bool)
+	for _, x := range append([]storedSnapshot{{Tree: r.Tree, Session: r.Session}}, r.Snapshots...) {
+		parts, err := sessionParts(blobs, x.Session)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range append(parts, x.Session) {
+			key, err := vfs.ParseKey(name)
+			if err != nil {
+				return nil, err
+			}
+			used[key] = true
+		}
+		keys, err := vfs.Keys(blobs, x.Tree)
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range keys {
+			used[key] = true
+		}
+	}
+	return used, nil
+}
+
+// noteStored notes which snapshots are on disk now, and how many results and commands of the history.
+func (s *Sandbox) noteStored(shots []snapshot, results, commands int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.history.noteSaved(results, commands)
 	for i := range s.snapshots {
 		for _, x := range shots {
 			if x.info.ID == s.snapshots[i].info.ID {
@@ -281,38 +376,26 @@ func putState(blobs blobStore, files *vfs.Snapshot, state shell.State) (tree, se
 	if tree, err = files.Save(blobs); err != nil {
 		return "", "", err
 	}
-	b, err := state.MarshalBinary()
-	if err != nil {
-		return "", "", err
-	}
-	key := vfs.Key(sha256.Sum256(b))
-	return tree, key.String(), blobs.Put(key, b)
+	session, err = saveSession(blobs, state)
+	return tree, session, err
 }
 
-// sweepBlobs removes, once in a while, the blobs that the record does not name. The caller has the
-// lock, so no other process adds any; while another operation of this process is in progress it
-// removes nothing, since a file that is being read may need one.
-func (k *diskStore) sweepBlobs() error {
-	if k.rec.Generation%sweepEvery != 0 || k.users > 1 {
-		return nil
+// saveSession stores a session, and returns its name.
+func saveSession(blobs blobStore, state shell.State) (string, error) {
+	b, err := state.MarshalBinary()
+	if err != nil {
+		return "", err
 	}
-	used := make(map[string]bool)
-	for _, x := range append([]storedSnapshot{{Tree: k.rec.Tree, Session: k.rec.Session}}, k.rec.Snapshots...) {
-		used[x.Session] = true
-		keys, err := vfs.Keys(k.blobs, x.Tree)
-		if err != nil {
-			return err
-		}
-		for _, key := range keys {
-			used[key.String()] = true
-		}
-	}
-	return k.place.sweep(used)
+	return putSession(blobs, b)
 }
 
 // openStored returns a stored sandbox; its files are read when it is used.
 func (d *Driver) openStored(id string) (*Sandbox, error) {
-	dir := &directory{path: filepath.Join(d.Dir, id)}
+	base, err := d.openBase()
+	if err != nil {
+		return nil, err
+	}
+	dir := newDirectory(filepath.Join(d.Dir, id), base)
 	s := d.newStoredSandbox(id, dir)
 	s.dir = dir
 	r, err := dir.readRecord()

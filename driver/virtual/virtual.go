@@ -81,6 +81,10 @@ type Driver struct {
 
 	hosts   hostDirs
 	workers workerPool
+	idle    idleList
+
+	baseMu sync.Mutex
+	base   *sharedBase // guarded by baseMu; nil: not opened
 
 	mu        sync.Mutex
 	sandboxes map[string]*Sandbox       // guarded by mu
@@ -93,6 +97,8 @@ func New() *Driver { return &Driver{} }
 
 var (
 	_ atoll.Driver           = (*Driver)(nil)
+	_ atoll.OwnerOpener      = (*Driver)(nil)
+	_ atoll.StatusReader     = (*Driver)(nil)
 	_ atoll.Sandbox          = (*Sandbox)(nil)
 	_ atoll.DirFS            = (*Sandbox)(nil)
 	_ atoll.Stopper          = (*Sandbox)(nil)
@@ -195,6 +201,7 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, er
 	if err := check(&spec); err != nil {
 		return nil, err
 	}
+	spec.Progress = nil // it is never called, and would keep what it refers to in memory
 	id, err := d.chooseID(spec)
 	if err != nil {
 		return nil, err
@@ -325,7 +332,13 @@ func (d *Driver) register(s *Sandbox) error {
 }
 
 // Open returns a sandbox that this driver created or that is stored in Dir.
-func (d *Driver) Open(_ context.Context, id string) (atoll.Sandbox, error) {
+func (d *Driver) Open(ctx context.Context, id string) (atoll.Sandbox, error) {
+	return d.OpenOwned(ctx, id, atoll.Owner{})
+}
+
+// OpenOwned is Open for a sandbox whose owner is known. With SealOthers it seals the stored sandboxes
+// of others that were created without a seal.
+func (d *Driver) OpenOwned(_ context.Context, id string, owner atoll.Owner) (atoll.Sandbox, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if s := d.sandboxes[id]; s != nil && (s.dir == nil || s.dir.exists()) {
@@ -341,7 +354,9 @@ func (d *Driver) Open(_ context.Context, id string) (atoll.Sandbox, error) {
 	if err != nil {
 		return nil, &atoll.Error{Op: "open", ID: id, Err: err}
 	}
-	if s.spec.Runtime == Sealed {
+	s.spec.Owner = owner
+	if d.isSealed(&s.spec) {
+		s.spec.Runtime = Sealed
 		return d.openSealed(s), nil
 	}
 	if d.sandboxes == nil {
@@ -378,6 +393,35 @@ func (d *Driver) List(ctx context.Context) ([]atoll.Status, error) {
 	return list, nil
 }
 
+// ReadStatuses returns the statuses of those of the given sandboxes that exist.
+func (d *Driver) ReadStatuses(ctx context.Context, ids []string) ([]atoll.Status, error) {
+	list := make([]atoll.Status, 0, len(ids))
+	for _, id := range ids {
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+		st, err := d.readStatus(ctx, id)
+		if err == nil {
+			list = append(list, st)
+		} else if !errors.Is(err, atoll.ErrNotFound) {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// readStatus returns the status of one sandbox.
+func (d *Driver) readStatus(ctx context.Context, id string) (atoll.Status, error) {
+	if d.Dir != "" {
+		return d.readStored(id)
+	}
+	sb, err := d.Open(ctx, id)
+	if err != nil {
+		return atoll.Status{}, err
+	}
+	return sb.Status(ctx)
+}
+
 // openSealed returns a stored sandbox that runs in a worker, and registers it. d.mu is held.
 func (d *Driver) openSealed(stored *Sandbox) *sealedSandbox {
 	s := d.newSealed(stored.id, stored.spec, stored.dir)
@@ -389,8 +433,8 @@ func (d *Driver) openSealed(stored *Sandbox) *sealedSandbox {
 	return s
 }
 
-// Close ends the processes of sealed sandboxes. What is stored can be opened again, by another
-// driver; sandboxes in memory are lost.
+// Close ends the processes of sealed sandboxes, and stores what waits for a change: the history of commands that
+// changed nothing. What is stored can be opened again, by another driver; sandboxes in memory are lost.
 func (d *Driver) Close() error {
 	d.workers.close()
 	d.mu.Lock()
@@ -398,6 +442,12 @@ func (d *Driver) Close() error {
 	d.mu.Unlock()
 	for _, s := range list {
 		s.close()
+	}
+	d.idle.close()
+	d.baseMu.Lock()
+	defer d.baseMu.Unlock()
+	if d.base != nil {
+		d.base.close()
 	}
 	return nil
 }

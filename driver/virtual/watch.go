@@ -21,6 +21,8 @@ const settleTime = 5 * time.Millisecond
 // every change in a mount; in the sandbox's own files it reports what happens through this process,
 // and changes that another process made to a stored sandbox when it is next used here.
 func (s *Sandbox) Watch(ctx context.Context, dir string, f func(atoll.FileEvent) error) error {
+	s.countWatch(1)
+	defer s.countWatch(-1)
 	w := &watch{s: s, f: f}
 	err := w.open(ctx, dir)
 	if err == nil {
@@ -32,6 +34,13 @@ func (s *Sandbox) Watch(ctx context.Context, dir string, f func(atoll.FileEvent)
 		return own.error // as it is
 	}
 	return s.wrapError("watch", err)
+}
+
+// countWatch counts a watch: while there is one, the files stay in memory.
+func (s *Sandbox) countWatch(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watchers += n
 }
 
 // callerError is an error of the caller's function.

@@ -32,7 +32,7 @@ func RunWorker() error {
 	if err != nil {
 		return err
 	}
-	w := &worker{driver: &Driver{LimitHeap: true}}
+	w := &worker{driver: &Driver{LimitHeap: true, idle: idleList{keepLoaded: true}}}
 	if err := w.prepare(); err != nil {
 		return err
 	}
@@ -72,6 +72,7 @@ type worker struct {
 	driver  *Driver
 	parent  *guest.Client
 	config  workerConfig
+	base    *sharedBase // of the image of this program
 	sandbox *Sandbox
 }
 
@@ -80,14 +81,17 @@ func (w *worker) prepare() error {
 	runtime.GOMAXPROCS(min(runtime.NumCPU(), maxWorkerCPUs)) // a number that was set is not adjusted by reading files
 	debug.SetMaxThreads(maxWorkerThreads)
 	_ = time.Now().Local().String() // loads the time zone
-	_, err := w.driver.loadImage()
+	im, err := w.driver.loadImage()
+	if err == nil {
+		w.base, err = im.newBase()
+	}
 	return err
 }
 
 // Limits of a worker's process.
 const (
 	maxWorkerCPUs    = 4
-	maxWorkerThreads = 256
+	maxWorkerThreads = seal.MaxThreads - 8 // the runtime reports it, before the kernel refuses a thread
 )
 
 // keepMounts replaces the sources of the mounts by their paths once this process is sealed, and
@@ -114,7 +118,7 @@ func (w *worker) makeSandbox(ctx context.Context) error {
 		}
 		return &parentNetwork{w.parent}, nil
 	}
-	own := &parentPlace{parent: w.parent}
+	own := w.openPlace()
 	if c.Exists {
 		w.sandbox = w.driver.newStoredSandbox(c.ID, own)
 		w.sandbox.spec = c.Spec
@@ -132,6 +136,14 @@ func (w *worker) makeSandbox(ctx context.Context) error {
 	return s.saveFirst(own)
 }
 
+// openPlace returns the place of the sandbox. The parent has the image if it is of the same version.
+func (w *worker) openPlace() *parentPlace {
+	if w.base.root != w.config.Base {
+		return &parentPlace{parent: w.parent}
+	}
+	return &parentPlace{parent: w.parent, base: w.base}
+}
+
 // newSandbox makes the sandbox from the image or from what a fork begins with.
 func (w *worker) newSandbox(own place) (*Sandbox, error) {
 	c := &w.config
@@ -142,15 +154,11 @@ func (w *worker) newSandbox(own place) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	blobs, err := own.openBlobs()
+	files, err := vfs.Load(own, c.Forked.Tree, w.driver.fileOptions(im, c.Spec))
 	if err != nil {
 		return nil, err
 	}
-	files, err := vfs.Load(blobs, c.Forked.Tree, w.driver.fileOptions(im, c.Spec))
-	if err != nil {
-		return nil, err
-	}
-	state, err := loadSession(blobs, c.Forked.Session)
+	state, err := loadSession(own, c.Forked.Session)
 	if err != nil {
 		return nil, err
 	}
@@ -212,8 +220,12 @@ func (w *worker) calls() guest.Calls {
 		opRemoveSnapshot: func(ctx context.Context, q *nameQuestion) (any, error) { return nil, s.RemoveSnapshot(ctx, q.Name) },
 		opFork:           func(ctx context.Context, q *nameQuestion) (any, error) { return w.saveFork(ctx, q) },
 
-		opStats:   func(ctx context.Context, _ *nameQuestion) (any, error) { return s.Stats(ctx) },
-		opHistory: func(ctx context.Context, _ *nameQuestion) (any, error) { return s.History(ctx) },
+		opFlush: func(context.Context, *nameQuestion) (any, error) { s.storeNotes(); return nil, nil },
+		opStats: func(ctx context.Context, _ *nameQuestion) (any, error) { return s.Stats(ctx) },
+		opHistory: func(ctx context.Context, _ *nameQuestion) (any, error) {
+			list, err := s.History(ctx)
+			return newestResults(list), err
+		},
 	}
 	calls := guest.Calls{
 		opComplete: func(ctx context.Context, q *guest.Request) (any, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
@@ -48,13 +49,18 @@ func (b *exchangeBody) Close() error {
 	return err
 }
 
+// maxRequestHead is the largest head of a request that a worker sends, in bytes.
+const maxRequestHead = 256 << 10
+
 // forwardRequest sends the HTTP request that a worker has written to a connection, if the rules allow
 // it, and writes the response. ctx ends with the worker.
 func (n *network) forwardRequest(ctx context.Context, to requestTarget, conn net.Conn) {
-	req, err := http.ReadRequest(bufio.NewReader(conn))
+	head := &io.LimitedReader{R: conn, N: maxRequestHead}
+	req, err := http.ReadRequest(bufio.NewReader(head))
 	if err != nil {
 		return // the worker has given up
 	}
+	head.N = math.MaxInt64 // the body is not kept
 	req = req.WithContext(ctx)
 	req.RequestURI = ""
 	req.URL, err = url.Parse(to.Scheme + "://" + to.Host + req.URL.RequestURI())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"sync"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -32,7 +33,8 @@ type workerConfig struct {
 	Created time.Time   `json:"created"`
 	Policy  bool        `json:"policy,omitempty"` // the parent decides about each command
 	Network bool        `json:"network,omitempty"`
-	Memory  int64       `json:"memory"` // bytes that the process can allocate; 0: no limit
+	Base    string      `json:"base,omitempty"` // the image that need not be stored with the sandbox
+	Memory  int64       `json:"memory"`         // bytes that the process can allocate; 0: no limit
 }
 
 // savedState names the files and the session in the blobs of a place.
@@ -48,14 +50,12 @@ const (
 	callLock    guest.Op = "lock"    // place.lock
 	callUnlock  guest.Op = "unlock"  //
 	callExists  guest.Op = "exists"  //
-	callRecord  guest.Op = "record"  //
-	callHistory guest.Op = "history" //
-	callWrite   guest.Op = "save"    //
-	callSweep   guest.Op = "sweep"   //
-	callGet     guest.Op = "get"     // blobStore.Get
+	callRead    guest.Op = "read"    //
+	callCommit  guest.Op = "commit"  //
+	callCompact guest.Op = "compact" //
+	callGet     guest.Op = "get"     // vfs.Store
 	callPut     guest.Op = "put"     //
 	callHas     guest.Op = "has"     //
-	callSync    guest.Op = "sync"    //
 	callPolicy  guest.Op = "policy"  // shell.Policy
 	callRequest guest.Op = "request" // an HTTP request and its response follow
 )
@@ -74,7 +74,8 @@ const (
 	opStats          guest.Op = "sandbox.stats"
 	opHistory        guest.Op = "sandbox.history"
 	opComplete       guest.Op = "complete"
-	opFork           guest.Op = "fork" // saves a state in the place of a fork
+	opFork           guest.Op = "fork"  // saves a state in the place of a fork
+	opFlush          guest.Op = "flush" // stores the history
 )
 
 // placeCall is the question of the calls about a place.
@@ -82,9 +83,17 @@ type placeCall struct {
 	Fork string         `json:"fork,omitempty"` // the place of a fork; empty: the sandbox's own
 	Key  string         `json:"key,omitempty"`
 	Data []byte         `json:"data,omitempty"`
-	Used []string       `json:"used,omitempty"`
+	Used []string       `json:"used,omitempty"` // keys
 	New  *record        `json:"record,omitempty"`
 	Past []atoll.Result `json:"past,omitempty"`
+
+	Blobs []sentBlob `json:"blobs,omitempty"` // of callCommit: put before it
+}
+
+// sentBlob is a blob in a placeCall.
+type sentBlob struct {
+	Key  string `json:"key"`
+	Data []byte `json:"data"`
 }
 
 // placeReply is the answer to a placeCall.
@@ -115,10 +124,21 @@ type nameQuestion struct {
 // parentPlace is the place of a sandbox as its worker sees it.
 type parentPlace struct {
 	parent *guest.Client
-	fork   string // the place of a fork; empty: the sandbox's own
+	fork   string      // the place of a fork; empty: the sandbox's own
+	base   *sharedBase // what the parent has stored for all sandboxes; nil: nothing
+
+	unlocked <-chan struct{} // closed when the parent has answered the last unlock; nil: there was none
+
+	mu     sync.Mutex
+	stored map[vfs.Key]bool // blobs that the parent has; guarded by mu, as all below
+	staged []sentBlob       // small blobs to be sent with the next commit
+	size   int              // bytes of staged
 }
 
 var _ place = (*parentPlace)(nil)
+
+// maxStaged is the number of bytes of blobs that are sent with a commit. Others are sent at once.
+const maxStaged = 64 << 10
 
 func (p *parentPlace) call(ctx context.Context, op guest.Op, q placeCall) (placeReply, error) {
 	q.Fork = p.fork
@@ -127,14 +147,27 @@ func (p *parentPlace) call(ctx context.Context, op guest.Op, q placeCall) (place
 	return a, err
 }
 
-func (p *parentPlace) lock(ctx context.Context) error {
-	_, err := p.call(ctx, callLock, placeCall{})
-	return err
+func (p *parentPlace) lock(ctx context.Context) (bool, error) {
+	if p.unlocked != nil {
+		select {
+		case <-p.unlocked:
+		case <-ctx.Done():
+			return false, wrapTimeout(context.Cause(ctx))
+		}
+	}
+	a, err := p.call(ctx, callLock, placeCall{})
+	return a.Is, err
 }
 
+// unlock does not wait for the parent: the caller of a command need not, either.
 func (p *parentPlace) unlock() error {
-	_, err := p.call(context.Background(), callUnlock, placeCall{})
-	return err
+	done := make(chan struct{})
+	p.unlocked = done
+	go func() {
+		defer close(done)
+		_, _ = p.call(context.Background(), callUnlock, placeCall{}) // it fails with the parent, which then unlocks it
+	}()
+	return nil
 }
 
 func (p *parentPlace) exists() bool {
@@ -142,43 +175,62 @@ func (p *parentPlace) exists() bool {
 	return err == nil && a.Is
 }
 
-func (p *parentPlace) readRecord() (record, error) {
-	a, err := p.call(context.Background(), callRecord, placeCall{})
+func (p *parentPlace) read() (record, []atoll.Result, error) {
+	a, err := p.call(context.Background(), callRead, placeCall{})
 	if err != nil {
-		return record{}, err
+		return record{}, nil, err
 	}
 	if a.Old == nil {
-		return record{}, errNoAnswer
+		return record{}, nil, errNoAnswer
 	}
-	return *a.Old, nil
+	p.forget()
+	return *a.Old, a.Past, nil
 }
 
 // errNoAnswer reports an answer without its content.
 var errNoAnswer = errors.New("the parent of this worker did not answer")
 
-func (p *parentPlace) readHistory() history {
-	a, _ := p.call(context.Background(), callHistory, placeCall{}) // it is not essential
-	return history{list: a.Past}
+// forget drops what is known about the blobs of the parent, which another process may have changed.
+func (p *parentPlace) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stored, p.staged, p.size = nil, nil, 0
 }
 
-func (p *parentPlace) openBlobs() (blobStore, error) { return p, nil }
-
-func (p *parentPlace) write(r record, past []atoll.Result) error {
-	_, err := p.call(context.Background(), callWrite, placeCall{New: &r, Past: past})
-	return err
-}
-
-func (p *parentPlace) sweep(used map[string]bool) error {
-	q := placeCall{}
-	for key := range used {
-		q.Used = append(q.Used, key)
+func (p *parentPlace) commit(r record, past []atoll.Result) (bool, error) {
+	p.mu.Lock()
+	staged := p.staged
+	p.mu.Unlock()
+	a, err := p.call(context.Background(), callCommit, placeCall{New: &r, Past: newestResults(past), Blobs: staged})
+	if err != nil {
+		return false, err
 	}
-	_, err := p.call(context.Background(), callSweep, q)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.staged, p.size = p.staged[len(staged):], 0
+	for _, b := range p.staged {
+		p.size += len(b.Data)
+	}
+	return a.Is, nil
+}
+
+func (p *parentPlace) compact(r record, past []atoll.Result, used map[vfs.Key]bool) error {
+	p.forget()
+	q := placeCall{New: &r, Past: newestResults(past)}
+	for key := range used {
+		q.Used = append(q.Used, key.String())
+	}
+	_, err := p.call(context.Background(), callCompact, q)
 	return err
 }
+
+func (p *parentPlace) close() {}
 
 // Get returns a blob.
 func (p *parentPlace) Get(key vfs.Key) ([]byte, error) {
+	if data := p.findStaged(key); data != nil {
+		return data, nil
+	}
 	a, err := p.call(context.Background(), callGet, placeCall{Key: key.String()})
 	if err == nil && a.Missing {
 		err = fs.ErrNotExist
@@ -186,20 +238,60 @@ func (p *parentPlace) Get(key vfs.Key) ([]byte, error) {
 	return a.Data, err
 }
 
+// findStaged returns a blob that was not sent yet, or nil.
+func (p *parentPlace) findStaged(key vfs.Key) []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.size == 0 {
+		return nil
+	}
+	name := key.String()
+	for _, b := range p.staged {
+		if b.Key == name {
+			return b.Data
+		}
+	}
+	return nil
+}
+
 // Put stores a blob.
 func (p *parentPlace) Put(key vfs.Key, data []byte) error {
-	_, err := p.call(context.Background(), callPut, placeCall{Key: key.String(), Data: data})
-	return err
+	p.mu.Lock()
+	waits := p.fork == "" && len(data) <= maxLogBlob && p.size+len(data) <= maxStaged
+	if waits {
+		p.staged, p.size = append(p.staged, sentBlob{key.String(), data}), p.size+len(data)
+	}
+	p.mu.Unlock()
+	if !waits {
+		if _, err := p.call(context.Background(), callPut, placeCall{Key: key.String(), Data: data}); err != nil {
+			return err
+		}
+	}
+	p.noteStored(key)
+	return nil
 }
 
-// Has reports whether a blob is stored.
+// noteStored notes that the parent has a blob, or gets it with the next commit.
+func (p *parentPlace) noteStored(key vfs.Key) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stored == nil {
+		p.stored = make(map[vfs.Key]bool)
+	}
+	p.stored[key] = true
+}
+
+// Has reports whether a blob is stored, or will be with the next commit.
 func (p *parentPlace) Has(key vfs.Key) (bool, error) {
+	p.mu.Lock()
+	known := p.stored[key] || p.base.has(key)
+	p.mu.Unlock()
+	if known {
+		return true, nil
+	}
 	a, err := p.call(context.Background(), callHas, placeCall{Key: key.String()})
+	if err == nil && a.Is {
+		p.noteStored(key)
+	}
 	return a.Is, err
-}
-
-// Sync waits until the blobs are stored.
-func (p *parentPlace) Sync() error {
-	_, err := p.call(context.Background(), callSync, placeCall{})
-	return err
 }

@@ -54,12 +54,13 @@ func (s *Server) lazyAgents() func() (*Agents, error) {
 		}
 		made = a
 		s.agentsUsed.Store(true)
+		s.resumeTurns(a)
 		s.removeDeadTurns(a.Turns)
 		return made, nil
 	}
 }
 
-// ReconcileTurns ends the turns whose server has died, now rather than at the first turn.
+// ReconcileTurns continues or ends the turns whose server has died, now rather than at the first turn.
 func (s *Server) ReconcileTurns() error {
 	_, err := s.agents()
 	if errors.Is(err, errNoAgents) {
@@ -100,7 +101,21 @@ func (s *Server) removeDeadTurns(d *turn.Registry) {
 	}
 }
 
-// closeTurns ends all turns.
+// resumeTurns continues the turns that another server has left.
+func (s *Server) resumeTurns(a *Agents) {
+	a.Turns.Resume(func(left turn.Left) (turn.Work, error) {
+		t, err := a.Pipeline.PrepareResume(s.lifetime, left.Record, left.State, s.fleet.Account)
+		if err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context, handle *turn.Turn) (agent.Result, error) {
+			defer s.endWithToken(ctx, &call{id: left.Record.ID, caller: t.Caller()}, handle)()
+			return t.Run(ctx, handle)
+		}, nil
+	})
+}
+
+// closeTurns ends all turns, or leaves them to the next server.
 func (s *Server) closeTurns(ctx context.Context) error {
 	if !s.agentsUsed.Load() {
 		return nil

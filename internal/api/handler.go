@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/atoll-sandbox/atoll/internal/api/e2b"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
@@ -87,6 +88,9 @@ func (s *Server) dispatchRequest(w *responseWriter, r *http.Request, c *call) er
 			return err
 		}
 	}
+	if kind := s.kindOfE2B(r); kind != e2b.Other {
+		return s.serveE2B(w, r, c, kind)
+	}
 	if isPublic(r) {
 		if isConsole(r) {
 			c.pattern = consolePath
@@ -102,13 +106,9 @@ func (s *Server) dispatchRequest(w *responseWriter, r *http.Request, c *call) er
 		return err
 	}
 	if c.caller.Token != "" {
-		ctx, cancel := context.WithCancelCause(r.Context())
-		defer cancel(nil)
-		r = r.WithContext(ctx)
-		defer s.tokenCalls.addCall(ctx, c, before, func() {
-			cancel(errTokenInvalid)
-			w.abort()
-		})()
+		var leave func()
+		r, leave = s.limitToToken(w, r, c, before)
+		defer leave()
 	}
 	if err := checkEncoding(r); err != nil {
 		return err
@@ -128,6 +128,19 @@ func (s *Server) dispatchRequest(w *responseWriter, r *http.Request, c *call) er
 	}
 	s.mux.ServeHTTP(w, r)
 	return nil
+}
+
+// limitToToken makes a request end when the token of its caller becomes invalid, until leave is called.
+func (s *Server) limitToToken(w *responseWriter, r *http.Request, c *call, before uint64) (_ *http.Request, leave func()) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	remove := s.tokenCalls.addCall(ctx, c, before, func() {
+		cancel(errTokenInvalid)
+		w.abort()
+	})
+	return r.WithContext(ctx), func() {
+		remove()
+		cancel(nil)
+	}
 }
 
 // linkRoutes are the routes that a token that is a link may call. All others, including future

@@ -30,6 +30,8 @@ type metrics struct {
 	streams      *prometheus.GaugeVec
 	execs        *prometheus.CounterVec
 	execTimes    prometheus.Histogram
+
+	unimplemented *prometheus.CounterVec
 }
 
 func newMetrics(s *Server) *metrics {
@@ -46,19 +48,20 @@ func newMetrics(s *Server) *metrics {
 			Name: "atoll_request_duration_seconds", Help: "Time from a request to the end of its response.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}, []string{"route", "method"}),
-		authFailures: counter("atoll_auth_failures_total", "Requests without a valid token."),
-		refused:      vector("atoll_limit_refusals_total", "Requests refused by a limit of their caller.", "limit"),
-		quota:        counter("atoll_quota_refusals_total", "Requests refused because a quota was reached."),
-		panics:       counter("atoll_panics_total", "Requests that ended in a panic."),
-		connections:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "atoll_connections_open", Help: "Open connections, without WebSockets."}),
-		streams:      prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "atoll_streams_open", Help: "Open streams."}, []string{"kind"}),
-		execs:        vector("atoll_execs_total", "Commands that have ended.", "outcome"),
+		authFailures:  counter("atoll_auth_failures_total", "Requests without a valid token."),
+		refused:       vector("atoll_limit_refusals_total", "Requests refused by a limit of their caller.", "limit"),
+		quota:         counter("atoll_quota_refusals_total", "Requests refused because a quota was reached."),
+		panics:        counter("atoll_panics_total", "Requests that ended in a panic."),
+		connections:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "atoll_connections_open", Help: "Open connections, without WebSockets."}),
+		streams:       prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "atoll_streams_open", Help: "Open streams."}, []string{"kind"}),
+		unimplemented: vector("atoll_unknown_vendor_routes_total", "Requests to the API of another vendor for which atoll has no route.", "api"),
+		execs:         vector("atoll_execs_total", "Commands that have ended.", "outcome"),
 		execTimes: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "atoll_exec_duration_seconds", Help: "Time that commands ran.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 30, 60, 300, 1800},
 		}),
 	}
-	m.registry.MustRegister(m.requests, m.durations, m.authFailures, m.refused, m.quota, m.panics, m.connections, m.streams, m.execs, m.execTimes,
+	m.registry.MustRegister(m.requests, m.durations, m.authFailures, m.refused, m.quota, m.panics, m.connections, m.streams, m.execs, m.execTimes, m.unimplemented,
 		fleetCollector{s}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/api/e2b"
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
@@ -53,11 +54,14 @@ func (s *Server) problemOf(ctx context.Context, err error) *problem {
 	var p *problem
 	var own *requestError
 	var known *problem
+	var ofE2B *e2b.Error
 	switch {
 	case errors.As(err, &own):
 		p = &problem{&wire.Problem{Title: http.StatusText(own.status), Status: own.status, Kind: own.kind, Detail: own.detail, Errors: own.errs}, own.header}
 	case errors.As(err, &known):
 		return known
+	case errors.As(err, &ofE2B):
+		p = &problem{Problem: &wire.Problem{Title: http.StatusText(ofE2B.Status), Status: ofE2B.Status, Kind: "invalid", Detail: ofE2B.Message}}
 	default:
 		p = &problem{Problem: wire.ProblemOf(err)}
 	}
@@ -91,7 +95,7 @@ func (s *Server) writeProblem(w http.ResponseWriter, r *http.Request, err error)
 	for _, k := range []string{"Content-Length", "Content-Encoding", "Content-Disposition", "Etag", "Last-Modified"} {
 		h.Del(k)
 	}
-	if s.writeDialectError(w, r, p) {
+	if s.writeDialectError(w, r, p) || s.writeE2BError(w, r, err, p) {
 		return
 	}
 	h.Set("Content-Type", wire.ContentType)

@@ -26,6 +26,8 @@ type listSandboxes struct {
 	Name      string   `query:"name" doc:"Only the sandbox of this name."`
 	All       bool     `query:"all" doc:"Include destroyed sandboxes, as long as they are remembered."`
 	AllOwners bool     `query:"all_owners" doc:"Include all owners; needs the scope admin."`
+	Limit     int      `query:"limit" minimum:"0" maximum:"1000" doc:"Maximum number; all by default. If there are more, the response has next."`
+	After     string   `query:"after" maxLength:"64" doc:"Only sandboxes after the page whose next this is."`
 
 	filter fleet.Filter
 }
@@ -33,7 +35,7 @@ type listSandboxes struct {
 // Resolve parses the labels.
 func (in *listSandboxes) Resolve(huma.Context) []error {
 	var errs []error
-	in.filter = fleet.Filter{Name: in.Name, All: in.All, AllOwners: in.AllOwners}
+	in.filter = fleet.Filter{Name: in.Name, All: in.All, AllOwners: in.AllOwners, Limit: in.Limit, After: in.After}
 	for _, s := range in.States {
 		in.filter.States = append(in.filter.States, atoll.State(s))
 	}
@@ -93,8 +95,12 @@ func (s *Server) registerSandboxes(api huma.API) {
 	registerJSON(s, api, huma.Operation{
 		OperationID: "list-sandboxes", Method: http.MethodGet, Path: "/v1/sandboxes", Tags: noun,
 		Summary: "List sandboxes, oldest first",
-	}, func(ctx context.Context, a *fleet.Account, in *listSandboxes) (*reply[wire.List[atoll.Info]], error) {
-		return listReply(a.List(ctx, in.filter))
+	}, func(ctx context.Context, a *fleet.Account, in *listSandboxes) (*reply[wire.Page[atoll.Info]], error) {
+		list, next, err := a.ListPage(ctx, in.filter)
+		if err != nil {
+			return nil, err
+		}
+		return &reply[wire.Page[atoll.Info]]{wire.Page[atoll.Info]{Items: list, Next: next}}, nil
 	})
 	registerJSON(s, api, huma.Operation{
 		OperationID: "create-sandbox", Method: http.MethodPost, Path: "/v1/sandboxes", Tags: noun, DefaultStatus: http.StatusCreated,

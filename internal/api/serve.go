@@ -41,7 +41,8 @@ func (s *Server) Serve(l net.Listener) error {
 func (s *Server) newHTTP(l net.Listener) *http.Server {
 	network := l.Addr().Network()
 	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true) // required by WebSockets
+	protocols.SetHTTP1(true)                    // required by WebSockets
+	protocols.SetUnencryptedHTTP2(s.e2b != nil) // the Connect protocol is used over both
 	return &http.Server{
 		Handler:                      s.Handler(),
 		Protocols:                    protocols,
@@ -159,8 +160,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(fmt.Errorf("%w: requests were aborted that had not ended in time", atoll.ErrTimeout), s.closeSessions(ctx))
 }
 
-// closeSessions closes the sessions of MCP clients and the turns, after the last request.
+// closeSessions closes the sessions of MCP clients, the turns and what E2B's API keeps, after the last
+// request.
 func (s *Server) closeSessions(ctx context.Context) error {
+	if s.e2b != nil {
+		s.e2b.Close()
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
 	return errors.Join(s.closeTurns(ctx), s.mcpSessions.close(ctx))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/atoll-sandbox/atoll/internal/api/e2b"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/preview"
 )
@@ -32,6 +33,9 @@ type Options struct {
 
 	// Routes has the host names of ports; nil: there are none.
 	Routes *preview.Registry
+
+	// E2B serves the API of E2B, too. Its Fleet and Stopping are set by New. Nil: not.
+	E2B *e2b.Options
 
 	// Origins are the origins of web pages that may call the server, besides its own:
 	// "https://console.example.com".
@@ -72,6 +76,7 @@ type Server struct {
 	active  inFlight                // requests in progress, including streams
 	created time.Time
 
+	e2b         *e2b.Server    // nil: not served
 	mcpSessions *sessionGroups // sessions of MCP clients
 	agents      func() (*Agents, error)
 	agentsUsed  atomic.Bool // agents was called
@@ -101,6 +106,11 @@ func New(opts Options) *Server {
 	s.mcpSessions = s.newSessionGroups()
 	s.mux.Handle("/mcp", s.mcpHandler())
 	s.registerDialects(s.mux)
+	if opts.E2B != nil {
+		o := *opts.E2B
+		o.Fleet, o.Stopping = opts.Fleet, s.stopping
+		s.e2b = e2b.New(o)
+	}
 	return s
 }
 

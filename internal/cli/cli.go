@@ -23,13 +23,14 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/server"
 	"github.com/atoll-sandbox/atoll/internal/cli/storage"
 	"github.com/atoll-sandbox/atoll/internal/cli/tty"
+	"github.com/atoll-sandbox/atoll/internal/cli/version"
 	"github.com/atoll-sandbox/atoll/internal/suggest"
 )
 
 // Run runs one command of atoll and returns its exit status.
 func Run(ctx context.Context, args []string, io tty.Streams, w app.Wiring) int {
 	a := &app.App{Streams: io, Wiring: w}
-	root := NewRootCommand(a)
+	root := newRootCommand(a, neededCommand(args))
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if exitcode.IsNotice(err) && ctx.Err() == nil {
@@ -70,8 +71,28 @@ func flagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("%w: %w%s\nsee '%s --help'", atoll.ErrInvalid, err, hint, cmd.CommandPath())
 }
 
-// NewRootCommand builds the tree of commands.
-func NewRootCommand(a *app.App) *cobra.Command {
+// NewRootCommand builds the tree of all commands.
+func NewRootCommand(a *app.App) *cobra.Command { return newRootCommand(a, "") }
+
+// neededCommand returns the name of the only command of the first level that a call with these
+// arguments needs. Empty means all: for help and completion, after a flag, and for an alias.
+func neededCommand(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	for _, g := range groups {
+		for _, e := range g.commands(nil) {
+			if e.Name == args[0] {
+				return e.Name
+			}
+		}
+	}
+	return ""
+}
+
+// newRootCommand builds the root command with the command of the first level that is named only, or
+// with all.
+func newRootCommand(a *app.App, only string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "atoll",
 		Short: "Run AI agents in sandboxes",
@@ -94,7 +115,7 @@ nothing of this machine that you did not name.`,
 	root.SetOut(a.Out)
 	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(flagError)
-	root.Version = app.BuildVersion().String()
+	root.Version = version.Build().String()
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "Flags.FlagUsages |", "Flags.FlagUsagesWrapped 80 |"))
 	f := root.PersistentFlags()
@@ -106,9 +127,12 @@ nothing of this machine that you did not name.`,
 	f.BoolVarP(&a.Quiet, "quiet", "q", false, "print results only, no progress")
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
-		for _, c := range g.commands(a) {
-			c.GroupID = g.id
-			root.AddCommand(c)
+		for _, e := range g.commands(a) {
+			if only == "" || only == e.Name {
+				c := e.New()
+				c.GroupID = g.id
+				root.AddCommand(c)
+			}
 		}
 	}
 	a.CompleteFlags(root)
@@ -123,7 +147,7 @@ nothing of this machine that you did not name.`,
 // package.
 var groups = []struct {
 	id, title string
-	commands  func(*app.App) []*cobra.Command
+	commands  func(*app.App) []app.Entry
 }{
 	{"project", "Projects:", project.Commands},
 	{"sandbox", "Sandboxes:", sandbox.Commands},

@@ -72,6 +72,9 @@ func (f *flow) closeFlow() {
 	if e != nil {
 		f.s.journal.finishEntry(e, f.failureReason())
 	}
+	if f.s.tidy != nil {
+		f.s.tidy.Reset(tidyDelay)
+	}
 	if f.stop(); f.ctx.Err() != nil {
 		abortConn(f.conn.Conn)
 	} else {

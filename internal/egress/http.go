@@ -152,12 +152,14 @@ func (t *httpConn) resolveTarget(h *head) (*url.URL, error) {
 
 // checkRequest returns the verdict of the rules on a request. named is its Host if the connection is to
 // an address and the Host is another one.
-func (f *flow) checkRequest(r *policy.Rules, scheme, named, method, path string) policy.Verdict {
-	v := r.CheckRequest(scheme, f.host, f.port, method, path)
-	if a, ok := parseAddr(f.host); ok && named != "" && v.Allowed {
-		return r.CheckHostField(scheme, named, a, f.port, method, path)
-	}
-	return v
+func (f *flow) checkRequest(r *policy.Rules, scheme, named, method, path string, fields http.Header) policy.Verdict {
+	return policy.CheckOverrides(method, path, fields, func(method, path string) policy.Verdict {
+		v := r.CheckRequest(scheme, f.host, f.port, method, path)
+		if a, ok := parseAddr(f.host); ok && named != "" && v.Allowed {
+			return r.CheckHostField(scheme, named, a, f.port, method, path)
+		}
+		return v
+	})
 }
 
 // forwardRequest asks the rules about a request and sends it. named is as in checkRequest.
@@ -171,7 +173,9 @@ func (t *httpConn) forwardRequest(h *head, u *url.URL, named string) bool {
 		t.sendError(http.StatusMethodNotAllowed, v.Reason)
 		return false
 	}
-	v := f.authorize(func(r *policy.Rules) policy.Verdict { return f.checkRequest(r, t.scheme, named, h.method, path) })
+	v := f.authorize(func(r *policy.Rules) policy.Verdict {
+		return f.checkRequest(r, t.scheme, named, h.method, path, h.fields)
+	})
 	c := atoll.Connection{Protocol: t.scheme, Host: host, Port: int(port), Method: h.method, Path: path, Allowed: v.Allowed, Rule: v.Rule, Reason: v.Reason}
 	if !v.Allowed {
 		f.s.recordRefusal(c, &f.traffic)

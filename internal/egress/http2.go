@@ -85,7 +85,7 @@ func (t *http2Conn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	method := r.Method
 	v, done := t.authorize(r, func(rules *policy.Rules) policy.Verdict {
-		return f.checkRequest(rules, policy.HTTPS, named, method, path)
+		return f.checkRequest(rules, policy.HTTPS, named, method, path, r.Header)
 	})
 	defer done()
 	c.Allowed, c.Rule, c.Reason = v.Allowed, v.Rule, v.Reason

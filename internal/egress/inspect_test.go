@@ -112,6 +112,28 @@ func TestInspectedPaths(t *testing.T) {
 	}
 }
 
+// TestInspectedOverrides sends allowed requests with a header that replaces their path, with HTTP/1 and 2.
+func TestInspectedOverrides(t *testing.T) {
+	w, _, pool := inspected(t, atoll.Network{Allow: []string{"https://example.com/api/"}})
+	for _, way := range ways {
+		for value, works := range map[string]bool{"/api/y": true, "/secret": false} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://example.com/api/x", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("X-Rewrite-Url", value)
+			resp, err := w.client(way, pool).Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if (resp.StatusCode == http.StatusOK) != works {
+				t.Errorf("%s, X-Rewrite-Url: %s: %s", way, value, resp.Status)
+			}
+		}
+	}
+}
+
 // The gate checks servers as a browser does, although programs only see the gate.
 func TestInspectedServersAreVerified(t *testing.T) {
 	w, _, pool := inspected(t, atoll.Network{Allow: []string{"example.com"}, Headers: []atoll.Header{{Host: "example.com", Name: "X", Value: secret}}})

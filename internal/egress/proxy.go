@@ -31,10 +31,11 @@ func Mode(n atoll.Network) atoll.NetworkMode {
 	return n.Mode
 }
 
-// CheckUpdate reports why the rules of a sandbox can't be replaced: its mode can't change, and
-// TLS can be inspected only if that was asked for when it was created.
+// CheckUpdate reports why the rules of a sandbox can't be replaced: its mode can change only between
+// none and nat, which differ in rules alone, and TLS can be inspected only if that was asked for when
+// it was created.
 func CheckUpdate(now, next atoll.Network) error {
-	if Mode(next) != Mode(now) {
+	if Mode(next) != Mode(now) && !(hasRulesOnly(Mode(next)) && hasRulesOnly(Mode(now))) {
 		return fmt.Errorf("%w: the mode of a network can't change: it is %s", atoll.ErrInvalid, Mode(now))
 	}
 	if next.Inspect && !now.Inspect {
@@ -42,6 +43,9 @@ func CheckUpdate(now, next atoll.Network) error {
 	}
 	return Check(next)
 }
+
+// hasRulesOnly reports whether the egress proxy alone makes up a mode.
+func hasRulesOnly(m atoll.NetworkMode) bool { return m == atoll.NetworkNone || m == atoll.NetworkNAT }
 
 // Files returns the files that programs inside have to trust, by path; see the function Files.
 func (p *Proxy) Files(n atoll.Network) (map[string][]byte, error) {

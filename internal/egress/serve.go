@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -80,6 +81,7 @@ func runProxy(ready func()) error {
 		return err
 	}
 	s.roots = roots
+	s.tidy = time.AfterFunc(tidyDelay, debug.FreeOSMemory)
 	if len(b.CA) > 0 {
 		if s.ca, err = readAuthority(b.CA); err != nil {
 			return err
@@ -103,6 +105,10 @@ func runProxy(ready func()) error {
 	}
 	return l.Close()
 }
+
+// tidyDelay is the time after the start, and after the end of a connection, when the proxy returns memory
+// to the kernel.
+const tidyDelay = 2 * time.Second
 
 // connectGuest connects to the guest and offers the proxy's channels.
 func (s *server) connectGuest(ctx context.Context) (*guest.Client, error) {

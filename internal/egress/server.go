@@ -33,6 +33,7 @@ type server struct {
 	ca       *authority               // nil: TLS is never inspected
 	roots    *x509.CertPool           // nil: the system's
 	notify   func(c atoll.Connection) // reports a refusal to the sandbox's subscribers; nil: no reports
+	tidy     *time.Timer              // returns unused memory to the kernel; nil: never
 
 	mu    sync.Mutex
 	flows map[*flow]struct{} // guarded by mu

@@ -71,7 +71,7 @@ func (f *Fleet) queryAudit(ctx context.Context, owner atoll.Owner, filter AuditF
 		where("action = ?", filter.Action)
 	}
 	if filter.Object != "" {
-		where("object = ?", filter.Object)
+		where("object = ? and object <> ''", filter.Object) // as the index has it
 	}
 	if filter.Limit == 0 {
 		filter.Limit = 100

@@ -14,6 +14,7 @@ const (
 	noAction      expiryAction = iota
 	expireDestroy              // destroy it
 	expireStop                 // stop it
+	expirePause                // pause it, or stop it if its driver can't pause
 	expireForget               // delete the row: it was destroyed long ago
 	expireRetry                // retry a destruction or creation that has failed
 )
@@ -43,7 +44,14 @@ func (r *row) nextExpiry() (expiryAction, time.Time) {
 		}
 	}
 	if l.TTL > 0 {
-		sooner(expireDestroy, r.created.Add(l.TTL))
+		switch end := r.created.Add(l.TTL); {
+		case l.Then == "" || l.Then == atoll.ExpireRemove:
+			sooner(expireDestroy, end)
+		case l.Then == atoll.ExpirePause && r.state == atoll.Running:
+			sooner(expirePause, end)
+		case l.Then == atoll.ExpireStop && (r.state == atoll.Running || r.state == atoll.Paused):
+			sooner(expireStop, end)
+		}
 	}
 	if l.Lifetime > 0 {
 		t := r.created.Add(l.Lifetime)

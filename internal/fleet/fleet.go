@@ -421,6 +421,8 @@ type Caller struct {
 	Scopes []atoll.Scope
 	Token  string      // id of the token used; empty: none was needed
 	Link   *atoll.Link // the only resource that the token gives access to; nil: everything that the scopes allow
+
+	Sandbox string // the only sandbox that the caller's access key gives access to; empty: the caller has none
 }
 
 // LocalCaller returns the caller with all rights that uses this host without a token.
@@ -444,7 +446,7 @@ func (f *Fleet) Account(c Caller) *Account { return &Account{f: f, caller: c} }
 // checkScope refuses, with an audit entry, an operation that the caller has no scope for, or that
 // its link does not allow.
 func (a *Account) checkScope(op string, s atoll.Scope) error {
-	if err := a.checkLinkOp(op); err != nil {
+	if err := errors.Join(a.checkLinkOp(op), a.checkAccessKeyOp(op)); err != nil {
 		return err
 	}
 	if a.caller.hasScope(s) || s == atoll.ScopeRead && a.caller.hasScope(atoll.ScopeRun) {
@@ -466,7 +468,7 @@ func (a *Account) findSandbox(ctx context.Context, key string) (row, error) {
 
 func (a *Account) findAnySandbox(ctx context.Context, key string) (row, error) {
 	o := a.caller.Owner
-	r, err := queryRow(ctx, a.f.registry.DB, "id = ? and state <> 'destroyed'", key)
+	r, err := a.f.loadKnownRow(ctx, key)
 	switch {
 	case err == nil && (r.owner == o && r.pool == "" || a.caller.hasScope(atoll.ScopeAdmin)):
 		return r, nil
@@ -474,6 +476,21 @@ func (a *Account) findAnySandbox(ctx context.Context, key string) (row, error) {
 		return queryRow(ctx, a.f.registry.DB, "app = ? and user = ? and name = ? and name <> '' and pool = '' and state <> 'destroyed'", o.App, o.User, key)
 	}
 	return r, err
+}
+
+// loadKnownRow returns the row of a sandbox that is not destroyed. It reads only the revision of a row that
+// this process knows.
+func (f *Fleet) loadKnownRow(ctx context.Context, id string) (row, error) {
+	if b := f.findHandle(id); b != nil {
+		revision, err := f.registry.RowRevision(ctx, id)
+		if err != nil {
+			return row{}, err
+		}
+		if r := b.cachedRow(); r.revision == revision && r.state != atoll.Destroyed {
+			return r, nil
+		}
+	}
+	return queryRow(ctx, f.registry.DB, "id = ? and state <> 'destroyed'", id)
 }
 
 // CheckRegistry reports whether a text can be the address of a registry that

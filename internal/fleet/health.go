@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,17 +29,14 @@ func (r *row) isUnsettled() bool {
 	return r.state == atoll.Failed && r.reason == reasonUnclear && r.goal == "" && r.holder == "" && r.process == ""
 }
 
-// checkHealth asks the drivers of running, paused and unsettled sandboxes for their states: process 1
-// may have been killed, or the host restarted. A driver that fails to answer changes nothing.
-func (f *Fleet) checkHealth(ctx context.Context) {
-	rows, err := queryRows(ctx, f.registry.DB, "(state in ('running', 'paused') or state = 'error' and reason = ?) and goal = '' and holder = '' and host = ''", reasonUnclear)
-	if err != nil {
-		return // the caller's own query fails as well
-	}
+// checkHealth asks the drivers of those sandboxes among rows that are running, paused or unsettled for their
+// states: process 1 may have been killed, or the host restarted. It reports whether a row may be outdated. A
+// driver that fails to answer changes nothing.
+func (f *Fleet) checkHealth(ctx context.Context, rows []row) (outdated bool) {
 	should := make(map[*driverState]map[string]row)
 	for _, r := range rows {
 		b := f.findDriver(r.driver)
-		if b == nil {
+		if b == nil || !r.shouldRun() && !r.isUnsettled() {
 			continue
 		}
 		if should[b] == nil {
@@ -46,21 +45,39 @@ func (f *Fleet) checkHealth(ctx context.Context) {
 		should[b][r.id] = r
 	}
 	for b, rows := range should {
-		f.checkDriver(ctx, b, rows)
+		if f.checkDriver(ctx, b, rows) {
+			outdated = true
+		}
 	}
+	return outdated
 }
 
-// checkDriver reconciles the rows of one driver that differ from its list.
-func (f *Fleet) checkDriver(ctx context.Context, b *driverState, rows map[string]row) {
-	if !b.claimCheck(f.now()) {
-		return
+// checkDriver reconciles the rows of one driver that differ from what it says, and reports whether there are
+// any. A driver that can only list all its sandboxes is asked once in healthInterval, about all of them.
+func (f *Fleet) checkDriver(ctx context.Context, b *driverState, rows map[string]row) (outdated bool) {
+	reader, fast := b.impl.(atoll.StatusReader)
+	if !fast && !b.claimCheck(f.now()) {
+		return false
 	}
 	asking, cancel := context.WithTimeout(ctx, healthTimeout)
 	defer cancel()
 	if _, err := b.probe(asking); err != nil {
-		return // it can't say
+		return false // it can't say
 	}
-	there, isMissing, _ := b.list(asking) // after an error, rows of owners that are missing stay as they are
+	var there []atoll.Status
+	var isMissing func(atoll.Owner) bool
+	if fast {
+		var err error
+		there, err = reader.ReadStatuses(asking, slices.Collect(maps.Keys(rows)))
+		isMissing = func(atoll.Owner) bool { return err != nil }
+	} else {
+		all, err := f.queryDriverRows(ctx, b)
+		if err != nil {
+			return false
+		}
+		rows = all
+		there, isMissing, _ = b.list(asking) // after an error, rows of owners that are missing stay as they are
+	}
 	states := make(map[string]atoll.State, len(there))
 	for _, st := range there {
 		states[st.ID], _, _ = stateFromStatus(st)
@@ -68,12 +85,27 @@ func (f *Fleet) checkDriver(ctx context.Context, b *driverState, rows map[string
 	for id, r := range rows {
 		to, listed := states[id]
 		if asking.Err() != nil {
-			return // the next check continues
+			return outdated // the next check continues
 		}
 		if listed && to != r.state || !listed && !isMissing(r.owner) {
 			f.recheckSandbox(ctx, id)
+			outdated = true
 		}
 	}
+	return outdated
+}
+
+// queryDriverRows returns the rows of a driver's sandboxes that are running, paused or unsettled.
+func (f *Fleet) queryDriverRows(ctx context.Context, b *driverState) (map[string]row, error) {
+	rows, err := queryRows(ctx, f.registry.DB, "driver = ? and (state in ('running', 'paused') or state = 'error' and reason = ?) and goal = '' and holder = '' and host = ''", b.impl.Name(), reasonUnclear)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]row, len(rows))
+	for _, r := range rows {
+		all[r.id] = r
+	}
+	return all, nil
 }
 
 // watchStatesRetry is the time until a driver that fails to watch its sandboxes is tried again.

@@ -107,6 +107,11 @@ func (d *detachingDriver) Open(ctx context.Context, id string) (atoll.Sandbox, e
 	return d.wrapSandbox(d.Driver.Open(ctx, id))
 }
 
+// OpenOwned is Open: that of the virtual driver would open a sandbox without this driver's changes.
+func (d *detachingDriver) OpenOwned(ctx context.Context, id string, _ atoll.Owner) (atoll.Sandbox, error) {
+	return d.Open(ctx, id)
+}
+
 func (d *detachingDriver) wrapSandbox(sb atoll.Sandbox, err error) (atoll.Sandbox, error) {
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -13,18 +14,23 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// SetNetwork replaces the network rules of the sandbox, also for later starts. The mode can't be
-// changed. A header with the redacted value "***" keeps its value.
+// SetNetwork replaces the network rules of the sandbox, also for later starts. The mode can be changed
+// between none and nat; an empty one stays. A header with the redacted value "***" keeps its value.
 func (s *Sandbox) SetNetwork(ctx context.Context, n atoll.Network) error {
 	return s.changeRules(ctx, describeNetwork(n), func(now *atoll.Network) error {
-		if n.Mode != "" && n.Mode != now.Mode && (now.Mode != "" || n.Mode != atoll.NetworkNone) {
+		was := cmp.Or(now.Mode, atoll.NetworkNone)
+		next := cmp.Or(n.Mode, was)
+		if switchable := []atoll.NetworkMode{atoll.NetworkNone, atoll.NetworkNAT}; next != was && !(slices.Contains(switchable, next) && slices.Contains(switchable, was)) {
 			return fmt.Errorf("%w: network mode %s: the mode can't be changed after creation", atoll.ErrInvalid, n.Mode)
 		}
 		headers, err := keepHeaderValues(n.Headers, now.Headers)
 		if err != nil {
 			return err
 		}
-		n.Mode, n.Headers = now.Mode, headers
+		if n.Headers = headers; next == was {
+			next = now.Mode
+		}
+		n.Mode = next
 		*now = n
 		return nil
 	})

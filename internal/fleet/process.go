@@ -106,8 +106,11 @@ func mayBeInterrupted(err error) bool {
 // without a sign, leave it to another.
 func (s *Sandbox) leaveProcess(ctx context.Context, id string) error {
 	p := s.f.processes.find(s.b.id, id)
-	if p == nil {
+	switch {
+	case p == nil:
 		return nil
+	case !p.leavable:
+		return fmt.Errorf("%w: process %s ends with its caller: it was started without an id for its continuation", atoll.ErrState, id)
 	}
 	if cancel := p.cancel.Load(); cancel != nil {
 		(*cancel)(atoll.ErrLeft)
@@ -131,7 +134,7 @@ func (s *Sandbox) runProcess(ctx context.Context, id string, cmd atoll.Cmd, from
 	if id != "" {
 		audience = othersToo
 	}
-	p := &process{id: id, sandbox: s.b.id, owner: s.b.cachedRow().owner, command: command, mask: m, tty: cmd.TTY != nil}
+	p := &process{id: id, sandbox: s.b.id, owner: s.b.cachedRow().owner, command: command, mask: m, tty: cmd.TTY != nil, leavable: cmd.ID != ""}
 	p.cancel.Store(&cancel)
 	if err := s.f.processes.add(p); err != nil {
 		done(err)
@@ -334,7 +337,7 @@ func (s *Sandbox) findProcess(ctx context.Context, op, id string, scope atoll.Sc
 		}
 	}
 	if p == nil {
-		return nil, s.wrapError(op, fmt.Errorf("%w: no process has this id", atoll.ErrNotFound))
+		return nil, s.wrapError(op, errNoProcess)
 	}
 	return p, nil
 }

@@ -27,9 +27,11 @@ const (
 type process struct {
 	id, sandbox string
 	owner       atoll.Owner
-	command     string // without secrets
+	command     string   // without secrets
+	args        []string // of a command that was not given as shell text, without secrets
 	mask        *mask
 	detached    bool
+	leavable    bool   // its caller can leave it to another: see atoll.Cmd.ID
 	driverKept  bool   // its driver keeps it: it goes on without this process
 	innerID     string // the driver's id of it
 	tty         bool
@@ -61,7 +63,7 @@ func (p *process) kill() {
 
 // describe returns the public description of the process.
 func (p *process) describe() atoll.Process {
-	i := atoll.Process{ID: p.id, Sandbox: p.sandbox, Command: p.command, Detached: p.detached, TTY: p.tty, Started: p.started}
+	i := atoll.Process{ID: p.id, Sandbox: p.sandbox, Command: p.command, Args: p.args, Detached: p.detached, TTY: p.tty, Started: p.started}
 	i.Output, _ = p.out.countWritten()
 	select {
 	case <-p.done:
@@ -186,6 +188,19 @@ type sandboxProcesses struct {
 	ended int // ended processes in list
 }
 
+// hasNumber reports whether a process has the number of an id.
+func (t *sandboxProcesses) hasNumber(id string) bool {
+	n := (&atoll.Process{ID: id}).Number()
+	return slices.ContainsFunc(t.list, func(p *process) bool { return (&atoll.Process{ID: p.id}).Number() == n })
+}
+
+// Errors of single processes.
+var (
+	errNoProcess  = fmt.Errorf("%w: no process has this id", atoll.ErrNotFound)
+	errOwnInput   = fmt.Errorf("%w: the process has a standard input of its own", atoll.ErrState)
+	errNoTerminal = fmt.Errorf("%w: the process has no terminal", atoll.ErrState)
+)
+
 func newProcesses(now func() time.Time) *processTable {
 	return &processTable{now: now, tables: make(map[string]*sandboxProcesses), owners: make(map[atoll.Owner]*ownerOutputs)}
 }
@@ -207,7 +222,8 @@ func (ps *processTable) close(ctx context.Context) error {
 
 // add adds a process to the table. An empty id is generated.
 func (ps *processTable) add(p *process) error {
-	if p.id == "" {
+	generated := p.id == ""
+	if generated {
 		p.id = "p" + atoll.NewID()[1:]
 	} else if err := atoll.CheckName(p.id); err != nil {
 		return fmt.Errorf("process id: %w", err)
@@ -224,6 +240,9 @@ func (ps *processTable) add(p *process) error {
 	if t == nil {
 		t = &sandboxProcesses{byID: make(map[string]*process)}
 		ps.tables[p.sandbox] = t
+	}
+	for generated && t.hasNumber(p.id) {
+		p.id = "p" + atoll.NewID()[1:]
 	}
 	if t.byID[p.id] != nil {
 		return fmt.Errorf("%w: a process %s", atoll.ErrExists, p.id)

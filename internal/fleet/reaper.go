@@ -139,6 +139,9 @@ func (f *Fleet) applyExpiry(ctx context.Context, r row) error {
 		return f.postponeDue(ctx, r)
 	}
 	b := f.ensureHandle(r)
+	if what == expirePause && b.checkSupported(pauseChange) != nil {
+		what = expireStop
+	}
 	if b.checkReachable(ctx) != nil || what == expireStop && b.checkSupported(stopChange) != nil {
 		return f.retryLater(ctx, r, reconcileInterval) // it ends with its process, or can't be stopped
 	}
@@ -162,6 +165,8 @@ func (f *Fleet) applyExpiry(ctx context.Context, r row) error {
 			f.log.Warn("work in a sandbox was not saved before its stop", "id", r.id, "err", err)
 		}
 		return noted("stop", f.stopExpired(ctx, r))
+	case expirePause:
+		return noted("pause", f.pauseExpired(ctx, r))
 	}
 	return nil
 }
@@ -240,6 +245,17 @@ func (f *Fleet) stopExpired(ctx context.Context, r row) error {
 		return t.Stop(ctx)
 	})
 	return err
+}
+
+// pauseExpired pauses an expired sandbox.
+func (f *Fleet) pauseExpired(ctx context.Context, r row) error {
+	return f.changeState(ctx, f.ensureHandle(r), pauseChange, func(ctx context.Context, sb atoll.Sandbox) error {
+		t, ok := atoll.As[atoll.Pauser](sb)
+		if !ok {
+			return unsupported
+		}
+		return t.Pause(ctx)
+	})
 }
 
 // forgetDestroyed deletes the row of a destroyed sandbox.

@@ -107,7 +107,7 @@ func replaceSnapshots(ctx context.Context, tx *sql.Tx, sandbox string, list []at
 
 // Snapshots returns the snapshots of all the owner's sandboxes, oldest first.
 func (a *Account) Snapshots(ctx context.Context) ([]atoll.SnapshotInfo, error) {
-	if err := a.checkScope("list snapshots", atoll.ScopeRead); err != nil {
+	if err := errors.Join(a.checkOwnerOp("list snapshots"), a.checkScope("list snapshots", atoll.ScopeRead)); err != nil {
 		return nil, err
 	}
 	list, err := a.f.listSnapshots(ctx, a.caller.Owner)

@@ -30,8 +30,11 @@ func describeLink(l atoll.Link) string {
 	return "terminal " + l.Terminal + " of sandbox " + l.Sandbox
 }
 
-// canReach reports whether a caller may see a sandbox: its token is no link, or a link to it.
-func (c *Caller) canReach(sandbox string) bool { return c.Link == nil || c.Link.Sandbox == sandbox }
+// canReach reports whether a caller may see a sandbox: its token is no link, or a link to it, and its
+// access key, if it has one, is that of the sandbox.
+func (c *Caller) canReach(sandbox string) bool {
+	return (c.Link == nil || c.Link.Sandbox == sandbox) && (c.Sandbox == "" || c.Sandbox == sandbox)
+}
 
 // canSee reports whether a caller may see a terminal: its token is no link, or a link to it or to
 // all terminals.

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"database/sql"
 	"maps"
 	"reflect"
 	"slices"
@@ -48,6 +49,29 @@ func (a *Account) CreateForTurn(ctx context.Context, o TurnSandbox) (*Sandbox, e
 	}
 	sb.a, sb.madeForTurn = a, true // calls on it have the caller's rights again
 	return sb, nil
+}
+
+// OpenForTurn opens a sandbox that CreateForTurn returned to a process that has ended.
+func (a *Account) OpenForTurn(ctx context.Context, id string) (*Sandbox, error) {
+	sb, err := a.Open(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	sb.madeForTurn = true
+	return sb, nil
+}
+
+// OutliveProcess makes a sandbox outlive the process that it was created for. Whoever continues or
+// ends its turn removes it; its maximum lifetime stays.
+func (s *Sandbox) OutliveProcess(ctx context.Context) error {
+	_, err := s.f.changeRow(ctx, s.b.id, func(tx *sql.Tx, r *row) error {
+		if r.process == "" {
+			return nil
+		}
+		r.process = ""
+		return s.f.saveRow(ctx, tx, r)
+	})
+	return s.wrapError("keep for its turn", err)
 }
 
 // copiesProgram reports whether the agent's program has to be copied into the sandbox.

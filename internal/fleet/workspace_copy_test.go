@@ -52,6 +52,11 @@ func (d *remoteDriver) Open(ctx context.Context, id string) (atoll.Sandbox, erro
 	return d.wrapRemote(d.faultyDriver.Open(ctx, id))
 }
 
+// OpenOwned is Open: that of the virtual driver would open a sandbox without this driver's changes.
+func (d *remoteDriver) OpenOwned(ctx context.Context, id string, _ atoll.Owner) (atoll.Sandbox, error) {
+	return d.Open(ctx, id)
+}
+
 func (d *remoteDriver) wrapRemote(sb atoll.Sandbox, err error) (atoll.Sandbox, error) {
 	if err != nil {
 		return nil, err

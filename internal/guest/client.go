@@ -208,6 +208,9 @@ func exchangeHeads(ctx context.Context, st *yamux.Stream, q *Request, value any)
 	}
 	var a Response
 	if err := readMessage(st, &a); err != nil {
+		if errors.Is(err, errLargeValues) { // it has answered
+			return err
+		}
 		return wrapNoAnswer(ctx, err)
 	}
 	if a.Problem != nil {

@@ -8,10 +8,12 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"time"
 
 	"github.com/libp2p/go-yamux/v5"
+	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/wire"
@@ -33,19 +35,21 @@ type egressListener struct {
 // listenEgress opens the listeners for outgoing connections. They and their goroutines last as
 // long as the process.
 func (s *Server) listenEgress(ctx context.Context) error {
+	loopback4, loopback6 := netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()
 	o := &egressListener{s: s, conns: make(chan struct{}, maxOutgoing), queries: make(chan struct{}, maxQueries)}
 	for _, l := range []struct {
-		offer, address string
-		must           bool
-		serve          func(ctx context.Context, conn net.Conn, offer string)
+		offer   string
+		address netip.AddrPort
+		must    bool
+		serve   func(ctx context.Context, conn net.Conn, offer string)
 	}{
-		{OfferEgress, net.JoinHostPort("127.0.0.1", strconv.Itoa(redirectPort)), true, o.forwardRedirected},
-		{OfferEgress, net.JoinHostPort("::1", strconv.Itoa(redirectPort)), false, o.forwardRedirected}, // there may be no IPv6
-		{OfferProxy, ProxyAddress, true, o.forwardRaw},
-		{OfferDNS, net.JoinHostPort("127.0.0.1", strconv.Itoa(dnsPort)), true, o.forwardRaw},
-		{OfferDNS, net.JoinHostPort("::1", strconv.Itoa(dnsPort)), false, o.forwardRaw},
+		{OfferEgress, netip.AddrPortFrom(loopback4, redirectPort), true, o.forwardRedirected},
+		{OfferEgress, netip.AddrPortFrom(loopback6, redirectPort), false, o.forwardRedirected}, // there may be no IPv6
+		{OfferProxy, netip.MustParseAddrPort(ProxyAddress), true, o.forwardRaw},
+		{OfferDNS, netip.AddrPortFrom(loopback4, dnsPort), true, o.forwardRaw},
+		{OfferDNS, netip.AddrPortFrom(loopback6, dnsPort), false, o.forwardRaw},
 	} {
-		listener, err := new(net.ListenConfig).Listen(ctx, "tcp", l.address)
+		listener, err := listenTCP(l.address)
 		if err != nil {
 			if l.must {
 				return fmt.Errorf("listen for outgoing connections: %w", err)
@@ -64,6 +68,34 @@ func (s *Server) listenEgress(ctx context.Context) error {
 	}
 	return nil
 }
+
+// listenTCP listens on an address. Package net would read settings of the kernel for that first,
+// which takes longer than the whole rest.
+func listenTCP(address netip.AddrPort) (net.Listener, error) {
+	family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: address.Addr().As16(), Port: int(address.Port())})
+	if address.Addr().Is4() {
+		family, sa = unix.AF_INET, &unix.SockaddrInet4{Addr: address.Addr().As4(), Port: int(address.Port())}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	f := os.NewFile(uintptr(fd), "listener")
+	defer f.Close() // the listener has its own descriptor
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return nil, os.NewSyscallError("setsockopt", err)
+	}
+	if err := unix.Bind(fd, sa); err != nil {
+		return nil, os.NewSyscallError("bind", err)
+	}
+	if err := unix.Listen(fd, backlog); err != nil {
+		return nil, os.NewSyscallError("listen", err)
+	}
+	return net.FileListener(f)
+}
+
+// backlog is the number of connections that wait to be accepted. The kernel's own limit may be lower.
+const backlog = 4096
 
 // acceptConns accepts connections until the listener fails.
 func (o *egressListener) acceptConns(ctx context.Context, l net.Listener, serve func(net.Conn)) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,6 +74,8 @@ type execStream struct {
 		closed bool
 	}
 
+	stuck atomic.Bool // the guest has not ended the command in time
+
 	reading sync.Mutex // held while a frame is read and handled
 	done    bool       // guarded by reading, like the fields below
 	ended   bool       // the guest has sent the command's End
@@ -119,7 +122,7 @@ func (x *execStream) runStreams(ctx context.Context, leave func()) (atoll.Exit, 
 	if x.cmd.Stdout == nil && x.cmd.Stderr == nil {
 		x.receiveFrames(false)
 	} else if !x.receiveConcurrently(ctx) {
-		return x.partialExit(), context.Cause(ctx)
+		return x.partialExit(), x.explainStuck(context.Cause(ctx))
 	}
 	x.reading.Lock() // not held by anyone: reading has ended
 	defer x.reading.Unlock()
@@ -127,7 +130,7 @@ func (x *execStream) runStreams(ctx context.Context, leave func()) (atoll.Exit, 
 	case x.failed:
 		return x.exit, errors.Join(cause, x.err)
 	case x.err != nil && cause != nil:
-		return x.exit, cause
+		return x.exit, x.explainStuck(cause)
 	case x.err != nil:
 		return x.exit, x.err
 	}
@@ -137,6 +140,17 @@ func (x *execStream) runStreams(ctx context.Context, leave func()) (atoll.Exit, 
 		return x.exit, err
 	}
 	return x.exit, x.end.Problem.Err()
+}
+
+// errStuck reports that a guest does not end a command.
+var errStuck = errors.New("the sandbox does not confirm that the command has ended")
+
+// explainStuck adds errStuck to the cause of a command's end, if that is so.
+func (x *execStream) explainStuck(cause error) error {
+	if x.stuck.Load() {
+		return fmt.Errorf("%w; %w", cause, errStuck)
+	}
+	return cause
 }
 
 // close ends the channel and wakes the goroutines that wait on it.
@@ -241,6 +255,8 @@ func (x *execStream) nextFrame(buf *[frameHeadSize + maxFrame]byte, discard bool
 			f, p, err = readFrame(x.stream(), &b)
 			continue
 		}
+		var nerr net.Error
+		x.stuck.Store(errors.As(err, &nerr) && nerr.Timeout())
 		x.finishWith(fmt.Errorf("%w: %w: %w", atoll.ErrUnavailable, errNoAnswer, err))
 		return nil, nil, false
 	}

@@ -81,10 +81,23 @@ func (l *Link) startKept(ctx context.Context, c *Client, cmd *atoll.Cmd) (*execS
 		w.Process = newCommandID()
 	}
 	st, err := c.open(ctx, &Request{Op: OpExec, Command: w, Input: cmd.Stdin != nil, Keep: true, Linger: cmd.ID != ""})
-	if err != nil {
-		return nil, err
+	switch {
+	case err == nil:
+		return l.newKept(c, st, w.Process, cmd), nil
+	case errors.Is(err, errNoAnswer) && c.mux.IsClosed() && ctx.Err() == nil:
+		return l.findStarted(ctx, w.Process, cmd, err)
 	}
-	return l.newKept(c, st, w.Process, cmd), nil
+	return nil, err
+}
+
+// findStarted returns the channel of a command whose start was sent on a connection that was lost before the
+// answer, or lost, if the guest has not started it.
+func (l *Link) findStarted(ctx context.Context, id string, cmd *atoll.Cmd, lost error) (*execStream, error) {
+	c, st, _, err := l.reopenCommand(ctx, id, [2]int64{})
+	if err != nil {
+		return nil, fmt.Errorf("%w; whether the command was started is unknown: %v", lost, err) //nolint:errorlint // that the command is not found says nothing about the sandbox
+	}
+	return l.newKept(c, st, id, cmd), nil
 }
 
 // newKept returns the stream of a kept command.

@@ -62,7 +62,8 @@ func (r *keptRegistry) find(id string) *keptCommand {
 // that no host has received makes the command wait.
 type keptCommand struct {
 	execution
-	id string
+	id      string
+	started chan struct{} // closed when it has been started, or could not be
 
 	output [2]ring        // guarded by execution.mu
 	result *CommandResult // guarded by execution.mu; nil: it runs
@@ -84,7 +85,7 @@ type keptCommand struct {
 
 // execKept handles OpExec of a command that is kept.
 func (s *Server) execKept(h *host, st *yamux.Stream, q *Request, cmd *atoll.Cmd) {
-	k := &keptCommand{id: q.Command.Process, linger: q.Linger, execution: execution{st: st}, current: st}
+	k := &keptCommand{id: q.Command.Process, linger: q.Linger, execution: execution{st: st}, current: st, started: make(chan struct{})}
 	k.changed.L = &k.state
 	for i := range k.output {
 		k.output[i].limit = keptOutput
@@ -93,11 +94,7 @@ func (s *Server) execKept(h *host, st *yamux.Stream, q *Request, cmd *atoll.Cmd)
 		sendAnswer(st, err)
 		return
 	}
-	var err error
-	k.command, err = s.startCommand(cmd, q.Input)
-	if err != nil {
-		s.kept.removeCommand(k)
-	}
+	err := k.start(s, cmd, q.Input)
 	var not *startFailure
 	switch {
 	case errors.As(err, &not):
@@ -108,12 +105,22 @@ func (s *Server) execKept(h *host, st *yamux.Stream, q *Request, cmd *atoll.Cmd)
 		sendAnswer(st, err)
 		return
 	}
-	if k.in != nil {
-		k.stdin = wire.NewPipe(stdinWindow, k.ackInput)
-	}
 	sendAnswer(st, nil)
 	go k.run(s, cmd.Timeout) // it may outlive this channel
 	k.serveHost(h, st)
+}
+
+// start starts the command. One that could not be started is not kept.
+func (k *keptCommand) start(s *Server, cmd *atoll.Cmd, input bool) (err error) {
+	defer close(k.started)
+	if k.command, err = s.startCommand(cmd, input); err != nil {
+		s.kept.removeCommand(k)
+		return err
+	}
+	if k.in != nil {
+		k.stdin = wire.NewPipe(stdinWindow, k.ackInput)
+	}
+	return nil
 }
 
 // run copies the streams until the command has ended, and keeps its end until a host has it.
@@ -418,6 +425,10 @@ func (s *Server) resumeCommand(h *host, st *yamux.Stream, q *Request) {
 		return
 	}
 	k := s.kept.find(body.Command)
+	if k != nil {
+		<-k.started // its connection may have been lost before
+		k = s.kept.find(body.Command)
+	}
 	if k == nil {
 		sendAnswer(st, fmt.Errorf("%w: command %q: it has ended, or was never started", atoll.ErrNotFound, body.Command))
 		return

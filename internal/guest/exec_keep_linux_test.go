@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,6 +113,50 @@ func waitForNone(t *testing.T, count func() int) {
 		}
 		runtime.Gosched()
 	}
+}
+
+// deafConn loses its connection, with what has just arrived, once it is armed and the server has a command.
+type deafConn struct {
+	net.Conn
+
+	armed  atomic.Bool
+	server *Server
+}
+
+func (c *deafConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil || !c.armed.Load() {
+		return n, err
+	}
+	for c.server.keptCommands() == 0 {
+		runtime.Gosched()
+	}
+	_ = c.Close()
+	return 0, io.EOF
+}
+
+// TestConnectionLostBeforeAnswer loses the connection between the start of a command and the guest's answer: the command
+// goes on, and its host gets all of it.
+func TestConnectionLostBeforeAnswer(t *testing.T) {
+	l := newCutLink(t)
+	var conn *deafConn
+	l.Connect = func(ctx context.Context) (net.Conn, error) {
+		c, err := l.connect(ctx)
+		if conn != nil {
+			return c, err
+		}
+		conn = &deafConn{Conn: c, server: l.server}
+		return conn, err
+	}
+	if _, err := l.Client(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	conn.armed.Store(true)
+	exit, err := l.Exec(t.Context(), atoll.Cmd{Shell: "cat; echo error >&2; exit 7", Stdin: strings.NewReader("input\n")})
+	if err != nil || exit.Code != 7 || string(exit.Stdout) != "input\n" || string(exit.Stderr) != "error\n" {
+		t.Errorf("Exec: %+v, %q, %q, %v", exit, exit.Stdout, exit.Stderr, err)
+	}
+	waitForNoneRunning(t, l.server)
 }
 
 // TestCommandContinuesAfterLostConnection cuts the connection again and again: the output is whole, once

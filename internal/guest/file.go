@@ -19,7 +19,10 @@ import (
 )
 
 // Limits on the data that the host accepts about a directory.
-const maxListing = 64 << 20 // bytes of its JSON
+const (
+	maxListing = 64 << 20 // bytes of its JSON
+	maxEntries = 1 << 19  // names
+)
 
 // newFileRequest checks a path and returns a request for it.
 func newFileRequest(name string) (fileRequest, error) {
@@ -263,6 +266,9 @@ func readList(r io.Reader) ([]fs.FileInfo, error) {
 		case err != nil:
 			return nil, err
 		}
+		if len(list) == maxEntries {
+			return nil, fmt.Errorf("%w: a directory with more than %d names", atoll.ErrQuota, maxEntries)
+		}
 		list = append(list, i.fsInfo())
 	}
 }
@@ -284,7 +290,28 @@ func (l *Link) Import(ctx context.Context, dir string, tar io.Reader) error {
 
 // Export packs a file or directory; see atoll.Sandbox.
 func (l *Link) Export(ctx context.Context, name string) (io.ReadCloser, error) {
-	return l.startDownload(ctx, "export", OpExport, name)
+	rc, err := l.startDownload(ctx, "export", OpExport, name)
+	if err != nil || l.MaxExport <= 0 {
+		return rc, err
+	}
+	return &boundedExport{ReadCloser: rc, left: l.MaxExport, link: l}, nil
+}
+
+// boundedExport is an export that fails when it exceeds a limit.
+type boundedExport struct {
+	io.ReadCloser
+
+	left int64
+	link *Link
+}
+
+// Read reads bytes of the export.
+func (b *boundedExport) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, b.link.wrapError("export", fmt.Errorf("%w: it is longer than %d bytes, more than the sandbox can contain", atoll.ErrQuota, b.link.MaxExport))
+	}
+	return n, err
 }
 
 var _ interface {

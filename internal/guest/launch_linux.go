@@ -30,6 +30,7 @@ type launcher struct {
 	result   *childResult
 
 	once      sync.Once
+	reserved  chan struct{} // closed when the guest has reserved what commands could take from it
 	ready     chan struct{} // closed when the thread is restricted, or that has failed
 	err       error         // why it has failed; set before ready is closed
 	closeOnce sync.Once
@@ -48,15 +49,29 @@ type launch struct {
 }
 
 func newLauncher() *launcher {
-	return &launcher{requests: make(chan *launch), closed: make(chan struct{}), ready: make(chan struct{})}
+	return &launcher{requests: make(chan *launch), closed: make(chan struct{}), ready: make(chan struct{}), reserved: make(chan struct{})}
 }
 
-// startThread starts the thread on the first call.
-func (l *launcher) startThread(cfg *Config) { l.once.Do(func() { go l.serveLaunches(cfg) }) }
+// startThread starts the thread on the first call. At the same time it calls reserve, if not nil,
+// before whose end nothing is launched.
+func (l *launcher) startThread(cfg *Config, reserve func()) {
+	l.once.Do(func() {
+		go l.serveLaunches(cfg)
+		if reserve == nil {
+			close(l.reserved)
+			return
+		}
+		go func() {
+			defer close(l.reserved)
+			reserve()
+		}()
+	})
+}
 
 // start starts the child for p. The launch reports whether its exec failed.
 func (l *launcher) start(cfg *Config, to *reaper, c *child, p *process) (*launch, error) {
-	l.startThread(cfg)
+	l.startThread(cfg, nil)
+	<-l.reserved
 	<-l.ready
 	if l.err != nil {
 		return nil, fmt.Errorf("%w: restrict the thread that starts commands: %w", atoll.ErrUnavailable, l.err)
@@ -75,6 +90,7 @@ func (l *launcher) start(cfg *Config, to *reaper, c *child, p *process) (*launch
 func (l *launcher) close() {
 	l.once.Do(func() {
 		l.err = os.ErrClosed
+		close(l.reserved)
 		close(l.ready)
 	})
 	l.closeOnce.Do(func() { close(l.closed) })

@@ -28,11 +28,16 @@ type Link struct {
 	// answer. It should return quickly.
 	ExplainError func(ctx context.Context, err error) error
 
+	// EndStuck, when not nil, is called when the guest has not ended a command some seconds after it was
+	// asked to.
+	EndStuck func()
+
 	// Reconnects is set if the way to the guest can be interrupted, as through a cluster: a command
 	// whose connection is lost is continued when a later attempt to connect succeeds. Otherwise
 	// one attempt tells.
 	Reconnects bool
 
+	MaxExport   int64         // largest export in bytes, for guests that may be hostile; 0: no limit
 	CountedDirs []string      // directories whose files are counted by Stats
 	Idle        time.Duration // time without activity after which the sandbox is idle; 0: DefaultIdle
 
@@ -156,6 +161,9 @@ func (l *Link) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	err := l.runOp(ctx, "exec", func(c *Client) (err error) {
 		if !c.keepsCommands() {
 			exit, err = c.Exec(ctx, cmd)
+			if l.EndStuck != nil && errors.Is(err, errStuck) {
+				l.EndStuck()
+			}
 			return err
 		}
 		start := time.Now()

@@ -107,25 +107,69 @@ func writeMessage(w io.Writer, v any) error {
 var errWire = errors.New("the other end violates the wire protocol")
 
 func readMessage(r io.Reader, v any) error {
+	n, err := readMessageSize(r)
+	if err != nil {
+		return err
+	}
+	return readMessageBody(r, n, v)
+}
+
+func readMessageSize(r io.Reader) (int, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return err
+		return 0, err
 	}
 	n := binary.BigEndian.Uint32(head[:])
 	if n > maxHeader {
-		return fmt.Errorf("%w: a message of %d bytes", errWire, n)
+		return 0, fmt.Errorf("%w: a message of %d bytes", errWire, n)
 	}
+	return int(n), nil
+}
+
+// readMessageBody reads a message of n bytes after its size.
+func readMessageBody(r io.Reader, n int, v any) error {
 	b, err := io.ReadAll(io.LimitReader(r, int64(n))) // allocates as data arrives, not by the announced length
 	if err != nil {
 		return err
 	}
-	if len(b) < int(n) {
+	if len(b) < n {
 		return io.ErrUnexpectedEOF
+	}
+	if costs := decodedSize(b); costs > maxDecoded {
+		return fmt.Errorf("%w: %d bytes", errLargeValues, costs)
 	}
 	if err := json.Unmarshal(b, v); err != nil {
 		return fmt.Errorf("%w: %w", errWire, err)
 	}
 	return nil
+}
+
+// errLargeValues reports that a message has values larger than maxDecoded.
+var errLargeValues = fmt.Errorf("%w: the values of a message are too large", errWire)
+
+// maxDecoded is the largest size of the values of a message, in bytes.
+const maxDecoded = 48 << 20
+
+// decodedSize estimates the size of the values of a JSON document in memory: a list of empty objects
+// needs a hundred times its text.
+func decodedSize(b []byte) int {
+	const element, object = 48, 160
+	n := len(b)
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case ',':
+			n += element
+		case '{', '[':
+			n += object
+		case '"':
+			for i++; i < len(b) && b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+		}
+	}
+	return n
 }
 
 // appendFrameHead appends the head of a frame: its kind and the length of its payload.

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -105,8 +106,7 @@ func Prepare(cfg Config) (*Server, error) {
 	s.adopts = os.Getpid() == 1 || unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil
 	s.tidy = time.AfterFunc(tidyDelay, debug.FreeOSMemory)
 	s.init()
-	s.launcher.startThread(&s.Config)
-	reserveThreads()
+	s.launcher.startThread(&s.Config, reserveThreads)
 	if cfg.Egress {
 		if err := s.listenEgress(context.Background()); err != nil {
 			return nil, err
@@ -120,22 +120,35 @@ const reservedThreads = 16
 
 // reserveThreads makes the Go runtime create threads, which it keeps for later. If the programs of
 // a sandbox have used up its processes the runtime could not create one and would abort, and the
-// sandbox would end.
+// sandbox would end. So no program is started before they exist.
+//
+// Goroutines that are locked to their threads would take three times as long: the runtime starts each
+// of these through one more thread. Here one thread after the other blocks in a system call, so that
+// the other processors go on with their work.
 func reserveThreads() {
 	var running sync.WaitGroup
-	release := make(chan struct{})
-	for range reservedThreads {
-		running.Add(1)
-		go func() {
-			runtime.LockOSThread() // so each of them has a thread at the same time
-			defer runtime.UnlockOSThread()
-			running.Done()
-			<-release
-		}()
+	var release atomic.Uint32
+	var block func(left int)
+	block = func(left int) {
+		if left == 1 {
+			release.Store(1)
+			_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&release)), futexWake, reservedThreads, 0, 0, 0) // wakes all
+			return
+		}
+		running.Go(func() { block(left - 1) }) // on another thread, since this one blocks
+		for release.Load() == 0 {
+			_, _, _ = unix.Syscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(&release)), futexWait, 0, 0, 0, 0) // the loop checks again
+		}
 	}
+	block(reservedThreads)
 	running.Wait()
-	close(release)
 }
+
+// Operations of the system call futex, for waiters of one process.
+const (
+	futexWait = 0 | 128
+	futexWake = 1 | 128
+)
 
 // hideProcess protects this process from the programs that it will start. Processes of the same
 // user can't read its memory or trace it, the kernel kills others first when memory is short, and

@@ -65,7 +65,7 @@ type CallServer struct {
 
 // ServeConn serves the other end until its connection ends. It closes conn.
 func (s *CallServer) ServeConn(conn net.Conn) {
-	serveHost(conn, keepVersion-1, s.findOperation, func() {})
+	serveHost(conn, keepVersion-1, hostLimits{streams: guestStreams, large: 2}, s.findOperation, func() {})
 }
 
 // findOperation returns the handler of an operation; nil: there is none.
@@ -118,7 +118,7 @@ func (s *SandboxServer) ServeConn(conn net.Conn) {
 	for op, f := range s.Calls {
 		ops[op] = f.handle
 	}
-	serveHost(conn, keepVersion-1, func(op Op) handler { return ops[op] }, func() {})
+	serveHost(conn, keepVersion-1, hostLimits{}, func(op Op) handler { return ops[op] }, func() {})
 }
 
 // parsePath returns the body of a request about a file, and its path.

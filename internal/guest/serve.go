@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,21 +26,35 @@ type host struct {
 	work      sync.WaitGroup // goroutines that work for this connection
 	listeners atomic.Int32   // open listeners
 	accepted  chan struct{}  // holds a token for each open connection to these listeners
+	large     chan struct{}  // holds a token for each operation with a large request; nil: they are not limited
 }
+
+// hostLimits are limits for a host that may be hostile. The zero value limits only the number of
+// operations at once, to hostStreams.
+type hostLimits struct {
+	streams uint32 // operations at once
+	large   int    // of these, with requests of more than largeRequest bytes
+}
+
+// largeRequest is the largest request in bytes that counts as small.
+const largeRequest = 64 << 10
 
 // serveHost serves one host until its connection ends. find returns the handler of an operation, or
 // nil; version is the newest version of the wire protocol that they speak; after is called after each operation.
-func serveHost(conn net.Conn, version int, find func(Op) handler, after func()) {
+func serveHost(conn net.Conn, version int, limits hostLimits, find func(Op) handler, after func()) {
 	defer conn.Close()
 	if _, err := fmt.Fprintf(conn, "%s%d %d\n", Greeting, version, OldestVersion); err != nil {
 		return
 	}
-	mux, err := yamux.Server(conn, muxConfig(hostStreams), nil)
+	mux, err := yamux.Server(conn, muxConfig(cmp.Or(limits.streams, hostStreams)), nil)
 	if err != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &host{mux: mux, accepted: make(chan struct{}, maxAccepted)}
+	if limits.large > 0 {
+		h.large = make(chan struct{}, limits.large)
+	}
 	defer h.work.Wait()
 	defer mux.Close()
 	defer cancel()
@@ -58,8 +73,20 @@ func serveHost(conn net.Conn, version int, find func(Op) handler, after func()) 
 // serveStream runs one operation.
 func (h *host) serveStream(ctx context.Context, find func(Op) handler, st *yamux.Stream) {
 	defer st.Close()
+	n, err := readMessageSize(st)
+	if err != nil {
+		return
+	}
+	if n > largeRequest && h.large != nil {
+		select {
+		case h.large <- struct{}{}:
+			defer func() { <-h.large }()
+		case <-ctx.Done():
+			return
+		}
+	}
 	var q Request
-	if err := readMessage(st, &q); err != nil {
+	if err := readMessageBody(st, n, &q); err != nil {
 		return
 	}
 	op := find(q.Op)

@@ -76,5 +76,5 @@ func (s *Server) Serve(l net.Listener) error {
 // ServeConn serves one host until its connection ends.
 func (s *Server) ServeConn(conn net.Conn) {
 	s.init()
-	serveHost(conn, Version, func(op Op) handler { return s.ops[op] }, s.scheduleTidy)
+	serveHost(conn, Version, hostLimits{}, func(op Op) handler { return s.ops[op] }, s.scheduleTidy)
 }

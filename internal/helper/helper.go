@@ -45,15 +45,23 @@ func (f Finder) Find(name string) (string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return path, err
 	}
-	if self, err := os.Executable(); err == nil {
-		if path := filepath.Join(filepath.Dir(self), name); isProgram(path) {
-			return path, nil
-		}
+	if path, ok := findBeside(name); ok {
+		return path, nil
 	}
 	if path, err := exec.LookPath(name); err == nil {
 		return filepath.Abs(path)
 	}
 	return "", fmt.Errorf("%w: the helper %s is missing: build atoll with `make build`, or build ./cmd/%s with CGO_ENABLED=0 and put it beside atoll or into $ATOLL_HELPERS", atoll.ErrUnavailable, name, name)
+}
+
+// findBeside returns the helper in the directory of this program.
+func findBeside(name string) (string, bool) {
+	self, err := Executable()
+	if err != nil {
+		return "", false
+	}
+	path := filepath.Join(filepath.Dir(self), name)
+	return path, isProgram(path)
 }
 
 func isProgram(path string) bool {
@@ -66,36 +74,52 @@ var mu sync.Mutex
 
 // findPacked unpacks a helper that is packed into this program, once, into the cache under the digest of
 // its content. If it is not packed, the error is fs.ErrNotExist.
-func (f Finder) findPacked(name string) (string, error) {
-	self, err := os.Executable()
+func (f Finder) findPacked(name string) (path string, err error) {
+	rerr := readPacked(name, func(file *zip.File) error {
+		path, err = f.unpackHelper(file)
+		return err
+	})
+	return path, rerr
+}
+
+// readPacked calls read with the helper of a name that is packed into this program. If it is not
+// packed, the error is fs.ErrNotExist.
+func readPacked(name string, read func(*zip.File) error) error {
+	self, err := Executable()
 	if err != nil {
-		return "", fs.ErrNotExist
+		return fs.ErrNotExist
 	}
 	archive, err := zip.OpenReader(self)
 	if err != nil {
-		return "", fs.ErrNotExist // a program without packed helpers
+		return fs.ErrNotExist // a program without packed helpers
 	}
 	defer archive.Close()
 	for _, file := range archive.File {
 		if file.Name == name {
-			return f.unpackHelper(file)
+			return read(file)
 		}
 	}
-	return "", fs.ErrNotExist
+	return fs.ErrNotExist
+}
+
+// cacheDir returns the directory to which packed helpers are unpacked.
+func (f Finder) cacheDir() (string, error) {
+	if f.Cache != "" {
+		return f.Cache, nil
+	}
+	dir, err := os.UserCacheDir()
+	return filepath.Join(dir, "atoll"), err
 }
 
 func (f Finder) unpackHelper(file *zip.File) (string, error) {
-	dir, err := f.Cache, error(nil)
-	if dir == "" {
-		if dir, err = os.UserCacheDir(); err != nil {
-			return "", fmt.Errorf("%w: no directory to unpack %s to: set XDG_CACHE_HOME: %w", atoll.ErrUnavailable, file.Name, err)
-		}
-		dir = filepath.Join(dir, "atoll")
+	dir, err := f.cacheDir()
+	if err != nil {
+		return "", fmt.Errorf("%w: no directory to unpack %s to: set XDG_CACHE_HOME: %w", atoll.ErrUnavailable, file.Name, err)
 	}
 	path := filepath.Join(dir, file.Name+"-"+file.Comment)
 	mu.Lock()
 	defer mu.Unlock()
-	if isProgram(path) {
+	if info, err := os.Stat(path); err == nil && isProgram(path) && info.Size() == int64(file.UncompressedSize64) {
 		return path, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {

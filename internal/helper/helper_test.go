@@ -86,6 +86,9 @@ func TestEveryHelperIsPacked(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, dir := range dirs {
+			if filepath.Base(dir) == helper.FullProgram && strings.HasSuffix(file, ".go") {
+				continue // testenv.Atoll builds it
+			}
 			if want := strings.ReplaceAll(mark, "%s", filepath.Base(dir)); !strings.Contains(string(b), want) {
 				t.Errorf("%s has no %s", file, want)
 			}

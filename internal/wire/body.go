@@ -7,6 +7,12 @@ type List[T any] struct {
 	Items []T `json:"items"`
 }
 
+// Page is a part of a list in a response.
+type Page[T any] struct {
+	Items []T    `json:"items"`
+	Next  string `json:"next,omitempty" doc:"Cursor of the next page; missing: there is none."`
+}
+
 // Snapshot is a request to take or to restore a snapshot.
 type Snapshot struct {
 	Name     string `json:"name,omitempty"`     // name of the new snapshot; may be empty

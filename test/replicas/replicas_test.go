@@ -9,23 +9,29 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
+	"github.com/atoll-sandbox/atoll/driver/docker"
 	"github.com/atoll-sandbox/atoll/driver/kubernetes"
+	"github.com/atoll-sandbox/atoll/driver/microvm"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/internal/api"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry/pgtest"
 	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/enginetest"
+	"github.com/atoll-sandbox/atoll/internal/testing/imagetest"
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
@@ -36,17 +42,27 @@ const (
 	registryVar  = "ATOLL_REPLICA_REGISTRY"
 	driverVar    = "ATOLL_REPLICA_DRIVER"
 	sandboxesVar = "ATOLL_REPLICA_PLACE"
+	engineVar    = "ATOLL_REPLICA_ENGINE" // address of the Docker engine
 )
 
-// killsVar is the environment variable with the number of servers to kill.
-const killsVar = "ATOLL_REPLICAS_KILLS"
+// vmImage is the image of virtual machines.
+const vmImage = "busybox:latest"
+
+// Environment variables with the number of servers to kill.
+const (
+	killsVar   = "ATOLL_REPLICAS_KILLS"
+	vmKillsVar = "ATOLL_REPLICAS_VM_KILLS" // of sandboxes that take seconds to start
+)
 
 func TestMain(m *testing.M) {
 	if home := os.Getenv(homeVar); home != "" {
-		fmt.Fprintln(os.Stderr, "a server has exited:", runServer(home))
-		os.Exit(1)
+		if err := runServer(home); err != nil {
+			fmt.Fprintln(os.Stderr, "a server has exited:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
-	os.Exit(testenv.Main(m, "kubernetes or postgres", clustertest.Main))
+	os.Exit(testenv.Main(m, "kubernetes or postgres", func(m *testing.M) int { return enginetest.Main(m, clustertest.Main) }))
 }
 
 // newDriver returns the driver that the environment variables select.
@@ -55,8 +71,13 @@ func newDriver(home string) atoll.Driver {
 	if os.Getenv(driverVar) == "kubernetes" {
 		return &kubernetes.Driver{Dir: filepath.Join(home, "kubernetes"), Home: "replicas", Namespace: place}
 	}
-	if os.Getenv(driverVar) == "namespace" {
+	switch os.Getenv(driverVar) {
+	case "namespace":
 		return sharedPrograms{&namespace.Driver{Dir: place}}
+	case "docker":
+		return sharedContainers{&docker.Driver{Host: os.Getenv(engineVar), Dir: place}}
+	case "microvm":
+		return sharedVMs{&microvm.Driver{Dir: place, Memory: 192 << 20, MinMemory: 128 << 20, CPUs: 1, Image: vmImage}}
 	}
 	return sharedDriver{&virtual.Driver{Dir: place}}
 }
@@ -73,6 +94,18 @@ type sharedPrograms struct{ *namespace.Driver }
 // Shared returns true.
 func (sharedPrograms) Shared() bool { return true }
 
+// sharedContainers is a docker driver whose directory all servers use.
+type sharedContainers struct{ *docker.Driver }
+
+// Shared returns true.
+func (sharedContainers) Shared() bool { return true }
+
+// sharedVMs is a microvm driver whose directory all servers use.
+type sharedVMs struct{ *microvm.Driver }
+
+// Shared returns true.
+func (sharedVMs) Shared() bool { return true }
+
 // runServer runs a server until the process is killed or its parent exits.
 func runServer(home string) error {
 	ctx := context.Background()
@@ -85,7 +118,16 @@ func runServer(home string) error {
 	if err != nil {
 		return err
 	}
-	s := api.New(api.Options{Fleet: f, Version: "replica", Limits: api.Limits{Rate: -1, Concurrent: -1}})
+	o := api.Options{Fleet: f, Version: "replica", Limits: api.Limits{Rate: -1, Concurrent: -1}}
+	if os.Getenv(agentsVar) != "" {
+		o.Agents = func() (*api.Agents, error) { return newAgents(f) }
+	}
+	s := api.New(o)
+	if err := s.ReconcileTurns(); err != nil {
+		return err
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
 	ended := make(chan error, 3)
 	go func() { ended <- f.Run(ctx) }()
 	go func() { ended <- s.Serve(l) }()
@@ -94,7 +136,12 @@ func runServer(home string) error {
 		ended <- errors.Join(err, errors.New("its parent has exited"))
 	}()
 	fmt.Println("ready")
-	return <-ended
+	select {
+	case err := <-ended:
+		return err
+	case <-stop:
+		return errors.Join(s.Shutdown(ctx), f.Close(ctx))
+	}
 }
 
 // replica is a server in a separate process.
@@ -103,15 +150,16 @@ type replica struct {
 	env    []string
 	cmd    *exec.Cmd
 	stdin  io.Closer
-	exited chan struct{} // closed when the process has exited
+	stderr strings.Builder // read only after its end
+	exited chan struct{}   // closed when the process has exited
 }
 
 // start starts the server and waits until it is ready.
 func (r *replica) start() error {
 	r.cmd = exec.Command(os.Args[0])
 	r.cmd.Env = append(append(os.Environ(), r.env...), homeVar+"="+r.home)
-	var stderr strings.Builder
-	r.cmd.Stderr = &stderr
+	r.stderr.Reset()
+	r.cmd.Stderr = &r.stderr
 	out, err := r.cmd.StdoutPipe()
 	if err == nil {
 		r.stdin, err = r.cmd.StdinPipe()
@@ -122,7 +170,7 @@ func (r *replica) start() error {
 	if err != nil {
 		return err
 	}
-	late := time.AfterFunc(time.Minute, func() { _ = r.cmd.Process.Kill() })
+	late := time.AfterFunc(2*time.Minute, func() { _ = r.cmd.Process.Signal(syscall.SIGQUIT) }) // its goroutines say why
 	line, err := bufio.NewReader(out).ReadString('\n')
 	late.Stop()
 	r.exited = make(chan struct{})
@@ -133,7 +181,7 @@ func (r *replica) start() error {
 	}()
 	if err != nil || line != "ready\n" {
 		<-dead
-		return fmt.Errorf("a server does not start: %q, %w: %s", line, err, stderr.String())
+		return fmt.Errorf("a server does not start: %q, %w: %s", line, err, r.stderr.String())
 	}
 	return nil
 }
@@ -152,6 +200,21 @@ func (r *replica) kill() bool {
 	return running
 }
 
+// stop ends the server in order.
+func (r *replica) stop() error {
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	late := time.AfterFunc(time.Minute, func() { _ = r.cmd.Process.Kill() })
+	defer late.Stop()
+	<-r.exited
+	_ = r.stdin.Close()
+	if code := r.cmd.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("a server ended with status %d: %s", code, r.stderr.String())
+	}
+	return nil
+}
+
 func TestReplicas(t *testing.T) {
 	testCrashes(t, "virtual", filepath.Join(t.TempDir(), "sandboxes"), 10)
 }
@@ -162,6 +225,24 @@ func TestReplicasOnNamespace(t *testing.T) {
 	testCrashes(t, "namespace", filepath.Join(t.TempDir(), "sandboxes"), 10)
 }
 
+func TestReplicasOnDocker(t *testing.T) {
+	testCrashes(t, "docker", filepath.Join(t.TempDir(), "sandboxes"), 4, engineVar+"="+enginetest.Host(t))
+}
+
+func TestReplicasOnMicroVM(t *testing.T) {
+	testenv.Real(t, "qemu")
+	dir, err := os.MkdirTemp("", "vm") // short enough for sockets in it
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	d := &microvm.Driver{Dir: dir}
+	if _, err := d.Probe(t.Context()); err != nil {
+		testenv.Skip(t, "qemu", "%v", err)
+	}
+	_, err = d.ImportImage(t.Context(), vmImage, imagetest.MakeBusybox(t, "qemu"), nil)
+	must(t, err)
+	testCrashes(t, "microvm", dir, 2)
+}
+
 func TestReplicasOnKubernetes(t *testing.T) {
 	testCrashes(t, "kubernetes", clustertest.Namespace(t, nil), 50)
 }
@@ -169,9 +250,13 @@ func TestReplicasOnKubernetes(t *testing.T) {
 // testCrashes puts load on two servers and kills one of them repeatedly. Acknowledged
 // changes must be kept, others must be complete or have no effect, and nothing else may
 // exist.
-func testCrashes(t *testing.T, driver, place string, kills int) {
-	kills = testenv.Rounds(t, 4, kills, killsVar)
-	replicas, clients := startReplicas(t, driver, place)
+func testCrashes(t *testing.T, driver, place string, kills int, env ...string) {
+	variable := killsVar
+	if driver == "microvm" {
+		variable = vmKillsVar
+	}
+	kills = testenv.Rounds(t, min(4, kills), kills, variable)
+	replicas, clients := startReplicas(t, driver, place, env...)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 	defer cancel()
 	work, stop := context.WithCancel(ctx)
@@ -213,7 +298,7 @@ func testCrashes(t *testing.T, driver, place string, kills int) {
 }
 
 // startReplicas starts two servers of one fleet, and returns a client of each.
-func startReplicas(t *testing.T, driver, place string) (replicas []*replica, clients []*client.Client) {
+func startReplicas(t *testing.T, driver, place string, env ...string) (replicas []*replica, clients []*client.Client) {
 	db, err := pgtest.Start(context.Background())
 	if errors.Is(err, pgtest.ErrMissing) {
 		testenv.Skip(t, "postgres", "%v", err)
@@ -223,6 +308,7 @@ func startReplicas(t *testing.T, driver, place string) (replicas []*replica, cli
 	workspaces, key := t.TempDir(), t.TempDir() // shared by all servers
 	for range 2 {
 		r := &replica{home: t.TempDir(), env: []string{registryVar + "=" + db.URL("public"), driverVar + "=" + driver, sandboxesVar + "=" + place}}
+		r.env = append(r.env, env...)
 		must(t, os.Symlink(workspaces, filepath.Join(r.home, "workspaces")))
 		must(t, os.Symlink(key, filepath.Join(r.home, "kubernetes")))
 		must(t, r.start())
@@ -293,10 +379,17 @@ func (w *worker) makeChanges(ctx context.Context) error {
 // makeChange creates a sandbox, or changes or destroys one whose state is certain.
 func (w *worker) makeChange(ctx context.Context, c *client.Client) error {
 	var sure []*sandboxModel // whose state is certain
+	var doubtful []*sandboxModel
 	for _, b := range w.sandboxes {
-		if b.exists && !b.uncertain {
+		switch {
+		case b.uncertain:
+			doubtful = append(doubtful, b)
+		case b.exists:
 			sure = append(sure, b)
 		}
+	}
+	if len(doubtful) > maxDoubtful {
+		return settleDoubt(ctx, c, doubtful[0])
 	}
 	if len(sure) < 2 {
 		return w.createSandbox(ctx, c)
@@ -338,6 +431,39 @@ func (w *worker) makeChange(ctx context.Context, c *client.Client) error {
 		b.acknowledged = b.attempted
 	}
 	return err
+}
+
+// maxDoubtful is how many sandboxes of a worker stay whose state is uncertain, so that they are compared at the end.
+const maxDoubtful = 3
+
+// settleDoubt compares a sandbox whose state is uncertain with its model, and destroys it.
+func settleDoubt(ctx context.Context, c *client.Client, b *sandboxModel) error {
+	sb, err := c.Sandbox(ctx, b.name)
+	if err == nil && b.acknowledged > 0 {
+		if err := checkCounter(ctx, sb, b); err != nil && !errors.Is(err, atoll.ErrNotFound) { // its destruction was interrupted, and may be finished by now
+			return err
+		}
+	}
+	if err == nil {
+		err = sb.Destroy(ctx)
+	}
+	if err != nil && !errors.Is(err, atoll.ErrNotFound) {
+		return err
+	}
+	b.exists, b.uncertain = false, false
+	return nil
+}
+
+// checkCounter compares the file of a sandbox with what was acknowledged.
+func checkCounter(ctx context.Context, sb *client.Sandbox, b *sandboxModel) error {
+	text, err := readCounter(ctx, sb)
+	if err != nil {
+		return err
+	}
+	if n, err := strconv.Atoi(text); err != nil || n < b.acknowledged || n > b.attempted {
+		return fmt.Errorf("%s holds %q: %d was acknowledged, %d was attempted", b.name, text, b.acknowledged, b.attempted)
+	}
+	return nil
 }
 
 // cycle does acts of several steps that leave the files of a sandbox as they are.
@@ -432,9 +558,10 @@ func (w *worker) checkSandbox(ctx context.Context, t *testing.T, c *client.Clien
 		t.Errorf("%s: %v", b.name, err)
 		return
 	}
-	text, err := readCounter(ctx, sb)
-	if n, nerr := strconv.Atoi(text); b.acknowledged > 0 && (err != nil || nerr != nil || n < b.acknowledged || n > b.attempted) {
-		t.Errorf("%s holds %q, %v: %d was acknowledged, %d was attempted", b.name, text, err, b.acknowledged, b.attempted)
+	if b.acknowledged > 0 {
+		if err := checkCounter(ctx, sb, b); err != nil {
+			t.Errorf("%s: %v", b.name, err)
+		}
 	}
 	if err := sb.Destroy(ctx); err != nil {
 		t.Errorf("%s: %v", b.name, err)

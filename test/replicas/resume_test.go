@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +17,11 @@ import (
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
 	"github.com/atoll-sandbox/atoll/internal/testing/commandtest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
+
+// linesVar is the environment variable with the lines that the commands print.
+const linesVar = "ATOLL_RESUME_LINES"
 
 // balancer is a load balancer of this process: it connects to the current server, and can cut all
 // connections.
@@ -24,6 +29,17 @@ type balancer struct {
 	mu    sync.Mutex
 	to    *replica   // guarded by mu
 	conns []net.Conn // guarded by mu
+
+	waited, restored atomic.Int64 // calls of client.Options.OnReconnect
+}
+
+// countReconnect is a client.Options.OnReconnect.
+func (b *balancer) countReconnect(lost error) {
+	if lost != nil {
+		b.waited.Add(1)
+	} else {
+		b.restored.Add(1)
+	}
 }
 
 func (b *balancer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -126,7 +142,7 @@ func TestCommandOutlivesServerAndCluster(t *testing.T) {
 // createBehind creates a sandbox with a client behind a load balancer. It is destroyed when the test ends.
 func createBehind(t *testing.T, b *balancer) *client.Sandbox {
 	t.Helper()
-	c, err := client.New(client.Options{Host: "http://balancer", DialContext: b.dial})
+	c, err := client.New(client.Options{Host: "http://balancer", DialContext: b.dial, OnReconnect: b.countReconnect})
 	must(t, err)
 	t.Cleanup(func() { _ = c.Close() }) // only its idle connections
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -168,7 +184,7 @@ func testResume(t *testing.T, driver, place string) {
 			b.cut()
 		}},
 	}
-	const lines = 60 // one each 100 ms
+	lines := testenv.Rounds(t, 60, 60, linesVar) // one each 100 ms
 	script := fmt.Sprintf(`i=0; while [ $i -lt %d ]; do echo line $i; echo error $i >&2; i=$((i+1)); sleep 0.1; done; exit 7`, lines)
 	t.Run("streams", func(t *testing.T) {
 		stdout := &progress{calls: make(chan int, len(faults))}
@@ -194,6 +210,9 @@ func testResume(t *testing.T, driver, place string) {
 			cancel()
 		}
 		wg.Wait()
+		if n := b.waited.Load(); n == 0 || b.restored.Load() != n {
+			t.Errorf("the client told %d times that it waits for the server, and %d times that it is back", n, b.restored.Load())
+		}
 		checkLines(t, "line", stdout.String(), lines)
 		checkLines(t, "error", stderr.String(), lines)
 	})
@@ -243,13 +262,17 @@ func testResume(t *testing.T, driver, place string) {
 				}
 			}
 		})
-		exit, err := sb.Exec(ctx, atoll.Cmd{Shell: "cat; exit 9", Stdin: r, Stdout: stdout, Stderr: io.Discard})
+		exit, err := sb.Exec(ctx, atoll.Cmd{Shell: "cat; echo line end >&2; exit 9", Stdin: r, Stdout: stdout, Stderr: stdout})
 		if err != nil || exit.Code != 9 {
 			t.Errorf("Exec: %+v, %v", exit, err)
 			_ = w.Close()
 		}
 		wg.Wait()
-		checkLines(t, "line", stdout.String(), lines)
+		out, ended := strings.CutSuffix(stdout.String(), "line end\n")
+		if !ended {
+			t.Errorf("the error output is not at the end: %q", stdout.String())
+		}
+		checkLines(t, "line", out, lines)
 	})
 }
 

@@ -1,5 +1,5 @@
-// Package sdk tests assistants with the JavaScript SDKs of OpenAI and Anthropic from
-// npm.
+// Package sdk tests the APIs of other vendors with their JavaScript SDKs from npm: assistants with those of
+// OpenAI and Anthropic, sandboxes with those of E2B.
 package sdk
 
 import (
@@ -173,8 +173,8 @@ func writeFile(t *testing.T, name, text string) {
 // listeningLine is the line in which a server prints its address.
 var listeningLine = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 
-// startServer starts 'atoll serve', which ends with the test.
-func (w *fixture) startServer(t *testing.T, app string) {
+// startServer starts 'atoll serve' with further arguments; it ends with the test.
+func (w *fixture) startServer(t *testing.T, app string, args ...string) {
 	t.Helper()
 	program := testenv.Atoll(t)
 	env := append(os.Environ(), "ATOLL_HOME="+filepath.Join(w.dir, "home"), "ATOLL_APP="+app, "ATOLL_CONFIG="+filepath.Join(w.dir, "none.yaml"))
@@ -187,7 +187,7 @@ func (w *fixture) startServer(t *testing.T, app string) {
 		}
 	}
 	var log lockedBuffer
-	cmd := exec.Command(program, "serve", "--listen", "127.0.0.1:0")
+	cmd := exec.Command(program, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, &log, &log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -58,7 +58,7 @@ func TestBuildsItself(t *testing.T) {
 	})
 	var out bytes.Buffer
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{
-		Shell:  "mkdir -p /workspace/tmp /workspace/out && cd /src && PATH=/goroot/bin:$PATH && go build -o /workspace/out/ ./cmd/atoll && /workspace/out/atoll run -- echo built && go test ./internal/unix/regex ./vfs ./shell/syntax ./internal/wire",
+		Shell:  "mkdir -p /workspace/tmp /workspace/out && cd /src && PATH=/goroot/bin:$PATH && go build -o /workspace/out/ ./cmd/atoll-full && /workspace/out/atoll-full run -- echo built && go test ./internal/unix/regex ./vfs ./shell/syntax ./internal/wire",
 		Stdout: &out, Stderr: &out, Timeout: 15 * time.Minute,
 	})
 	if err != nil || exit.Code != 0 {

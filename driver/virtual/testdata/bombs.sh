@@ -92,3 +92,47 @@ jq -n '[range(300000)] | combinations | length'
 jq -n '[range(1000000)] | sort_by(-.) | group_by(.%7) | length'
 yes | head -n 500000 > f; join f f | wc
 mapfile -t a < <(head -c 200000000 /dev/zero | tr '\0' x); echo ${#a[@]}
+x=$(jq -n 'range(30000552)' | tr -c x y); history -s "$x"; history | wc
+x=$(yes a | head -c 9000000); set -- $x; echo $#; shift; echo $#
+printf -v x '%.*d' 60000000 7; echo ${#x}
+printf '%060000000d' 7 | wc -c
+date "+$(yes '%A%c' | head -c 6000000 | tr -d '\n')" | wc -c
+x=$(head -c 9000000 /dev/zero | tr '\0' a); IFS=a; set -- $x; echo $#
+x=$(head -c 3000000 /dev/zero | tr '\0' :); IFS=:; read -ra a <<< "$x"; echo ${#a[@]}
+awk 'BEGIN { x=sprintf("%10000000s","a"); n=split(x,a," "); gsub(/ /,"b ",x); n=split(x,a); print n }'
+sed "s/a/$(head -c 9000000 /dev/zero | tr '\0' '&')/" <<< aaaaaaaaa | wc -c
+jq -n '"\u0001" * 9000000 | @json | @json | length'
+jq -n "$(yes '1,' | head -c 3000000 | tr -d '\n')1" | wc -c
+jq -n "[$(yes '{a:1},' | head -c 6000000 | tr -d '\n')1] | length"
+seq 1 1000000 | paste -s -d "$(head -c 9000000 /dev/zero | tr '\0' ab)" | wc -c
+seq 1 $(head -c 9000000 /dev/zero | tr '\0' 9) | head -1
+tr $(head -c 9000000 /dev/zero | tr '\0' a) b < /etc/passwd | wc -c
+stat -c "$(yes %n | head -c 9000000 | tr -d '\n')" /etc/passwd | wc -c
+ls -l --time-style="+$(yes %A | head -c 3000000 | tr -d '\n')" / | wc -c
+x=$(head -c 500000 /dev/zero | tr '\0' a) envsubst < <(yes '$x$x$x' | head -n 100 | tr -d '\n') 2>&1 | wc -c
+date "+$(yes '%4096A' | head -c 600000 | tr -d '\n')" | wc -c
+ls -l --time-style="+$(yes '%4096A' | head -c 300000 | tr -d '\n')" / | wc -c
+seq 1e-999999999 1
+seq 1 1e-999999999 2 | head -c 100
+tr $(yes '\001-\377' | head -c 3000000 | tr -d '\n') b < /etc/passwd | wc -c
+tr $(yes '[:alnum:]' | head -c 3000000 | tr -d '\n') b < /etc/passwd | wc -c
+sed "y/$(head -c 9000000 /dev/zero | tr '\0' a)/$(head -c 9000000 /dev/zero | tr '\0' b)/" /etc/passwd
+awk 'BEGIN { print length(strftime(sprintf("%3000000s","") "%A")) }'
+awk "BEGIN { print length(strftime(\"$(yes '%A%c' | head -c 3000000 | tr -d '\n')\")) }"
+awk 'BEGIN { x=sprintf("%9000000s","a"); gsub(/ /,"b,",x); n=split(x,a,/,/,s); print n }'
+awk 'BEGIN { x=sprintf("%9000000s","a"); n=patsplit(x,a,/ /); print n }'
+jq -n '"\(("a"*20000000))" | tojson, tojson' | wc -c
+jq -n '[range(200000)|"\u0001\u0001\u0001\u0001\u0001\u0001\u0001\u0001\u0001\u0001"*5]' | wc -c
+jq -n '"a"*30000000' | wc -c
+numfmt --format="%$(head -c 30000 /dev/zero | tr '\0' 9)f" 5
+printf "%$(head -c 300000 /dev/zero | tr '\0' 9)d" 5
+find / -printf '%4096A@%4096T+%4096Ck' | wc -c
+x=$(head -c 30000000 /dev/zero | tr '\0' y); history -s "$x"; history | wc
+head -c 10000000 /dev/zero | tr '\0' '\n' > h; history -r h; history | wc -l
+x=$(head -c 9000000 /dev/zero | tr '\0' y); history -s "$x" "$x"; history -p "$x$x" | wc -c; history -w h
+stat -c "$(yes '%60000n' | head -c 60000 | tr -d '\n')" /etc/passwd | wc -c
+tar "$(head -c 6000000 /dev/zero | tr '\0' '[')"
+tar "$(head -c 6000000 /dev/zero | tr '\0' v)"
+ls -$(head -c 9000000 /dev/zero | tr '\0' l)
+sort $(yes -- -rrrrrrrrrrrrrrrr | head -n 300000) /etc/passwd
+tar tf /etc/passwd $(yes a | head -n 1000000) 2>&1 | wc -c

@@ -74,17 +74,31 @@ func (r *turnRun) runAgent(ctx context.Context, session, system string, before [
 	for _, s := range r.assistant.Skills {
 		turn.Skills = append(turn.Skills, agent.Skill{Name: s.Name, Files: s.Files})
 	}
+	job, err := r.newJob(ctx)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	job.Turn = turn
+	if job.Journal, err = r.keepTurn(ctx); err != nil {
+		return agent.Result{}, err
+	}
+	s, err := agent.StartSession(ctx, job)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	return r.waitSession(ctx, s)
+}
+
+// newJob returns the job of the turn's agent, without its turn.
+func (r *turnRun) newJob(ctx context.Context) (agent.Job, error) {
 	job := agent.Job{
-		Sandbox: r.sb, Agent: r.agent, Turn: turn, Dir: r.placement.dir, State: r.placement.state, Path: r.placement.path, PermissionTimeout: r.pipeline.opts.PermissionTimeout,
-		Decide: r.handle.Decide, Emit: r.emitEvent, Timeout: -1, Idle: box.Idle, Once: true,
+		Sandbox: r.sb, Agent: r.agent, Dir: r.placement.dir, State: r.placement.state, Path: r.placement.path, PermissionTimeout: r.pipeline.opts.PermissionTimeout,
+		Decide: r.handle.Decide, Emit: r.emitEvent, Timeout: -1, Idle: r.assistant.Sandbox.Idle, Once: true,
 	}
 	if _, leads := atoll.As[atoll.Listener](r.sb); r.access != nil && (leads || !r.connectorOptional) {
 		job.Model = r.access.Endpoint()
 	}
-	if err := r.addTools(ctx, &job); err != nil {
-		return agent.Result{}, err
-	}
-	return r.runSession(ctx, job)
+	return job, r.addTools(ctx, &job)
 }
 
 // maxTurns returns the lower limit of request and assistant; 0: no limit.
@@ -135,21 +149,16 @@ func (r *turnRun) addTools(ctx context.Context, job *agent.Job) error {
 	return nil
 }
 
-// runSession runs the agent until its result, and forwards interrupts to it.
-func (r *turnRun) runSession(ctx context.Context, job agent.Job) (res agent.Result, err error) {
-	s, err := agent.StartSession(ctx, job)
-	if err != nil {
-		return agent.Result{}, err
-	}
+// waitSession waits for the agent's result, and forwards interrupts to it. It returns ErrLeft for an agent
+// that is left to another process.
+func (r *turnRun) waitSession(ctx context.Context, s *agent.Session) (res agent.Result, err error) {
 	over := make(chan struct{})
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
 		select {
 		case <-r.handle.Interrupted():
-			if err := s.Interrupt(ctx); err != nil && ctx.Err() == nil {
-				r.emitEvent(agent.Event{Type: agent.Warning, Text: "the agent could not be interrupted: " + err.Error()})
-			}
+			_ = s.Interrupt(ctx) // never fails
 		case <-over:
 		}
 	}()
@@ -158,5 +167,8 @@ func (r *turnRun) runSession(ctx context.Context, job agent.Job) (res agent.Resu
 		<-watched
 		err = errors.Join(err, s.Close())
 	}()
-	return s.Wait(ctx)
+	if res, err = s.Wait(ctx); errors.Is(err, atoll.ErrLeft) {
+		_, _ = s.Wait(context.WithoutCancel(ctx)) // the session ends soon: it was left
+	}
+	return res, err
 }

@@ -78,6 +78,14 @@ type TurnHandle interface {
 	// CallClientTool has the client run one of its own tools.
 	CallClientTool(ctx context.Context, call agent.ToolCall) (text string, failed bool, err error)
 	Interrupted() <-chan struct{}
+
+	// Keep stores what another process needs to continue the turn, and returns the directory for
+	// agent.Job.Journal; "" if the turn ends with this process.
+	Keep(state any) (journal string, err error)
+	// Journal returns that directory, of a turn that is continued.
+	Journal() string
+	// SkipTold drops the next events that an earlier process has emitted.
+	SkipTold()
 }
 
 // TurnRequest is a request and its caller.

@@ -34,6 +34,8 @@ type turnRun struct {
 	sb      *fleet.Sandbox // nil: not created yet
 	destroy func(context.Context) error
 
+	earlier model.Usage // by the process that began the turn
+
 	mu      sync.Mutex
 	refused string // why the model endpoint refused a request; guarded by mu
 }
@@ -47,7 +49,21 @@ const cleanupTimeout = time.Minute
 // Run runs the turn with its id. Failures of the agent are in the Result; an error means
 // that no turn was run. When Do returns, the turn's own sandbox is removed and the chat
 // is unlocked.
-func (t *Turn) Run(ctx context.Context, id string, handle TurnHandle) (res agent.Result, err error) {
+func (t *Turn) Run(ctx context.Context, id string, handle TurnHandle) (agent.Result, error) {
+	return t.newRun(id, handle).runToEnd(ctx, t.timeLimit(), (*turnRun).runSteps)
+}
+
+// newRun returns the run of a turn.
+func (t *Turn) newRun(id string, handle TurnHandle) *turnRun {
+	r := &turnRun{Turn: t, id: id, handle: &redactingTurn{TurnHandle: handle}, destroy: func(context.Context) error { return nil }}
+	r.out = &hookOutput{emit: r.emitEvent, open: make(map[string]*message)}
+	return r
+}
+
+// runToEnd runs the steps of a turn within its time limit. A turn that is left to another process keeps its
+// sandbox and saves nothing.
+func (r *turnRun) runToEnd(ctx context.Context, limit time.Duration, steps func(*turnRun, context.Context) (agent.Result, error)) (res agent.Result, err error) {
+	t, id := r.Turn, r.id
 	defer t.release()
 	noted := t.request.Account.BeginAudit("turn", id, t.targetName())
 	defer func() {
@@ -57,12 +73,17 @@ func (t *Turn) Run(ctx context.Context, id string, handle TurnHandle) (res agent
 		}
 		noted(errors.Join(err, auditError(res)))
 	}()
-	r := &turnRun{Turn: t, id: id, handle: &redactingTurn{TurnHandle: handle}, destroy: func(context.Context) error { return nil }}
-	r.out = &hookOutput{emit: r.emitEvent, open: make(map[string]*message)}
-	ctx, cancel := context.WithTimeoutCause(ctx, t.timeLimit(), errTurnTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errTurnTime)
 	defer cancel()
-	defer r.removeSandbox(ctx)
-	res, err = r.handle.finishTurn(r.runSteps(ctx))
+	defer func() {
+		if !errors.Is(err, atoll.ErrLeft) {
+			r.removeSandbox(ctx)
+		}
+	}()
+	if res, err = steps(r, ctx); errors.Is(err, atoll.ErrLeft) {
+		return res, err
+	}
+	res, err = r.handle.finishTurn(res, err)
 	return r.saveChat(ctx, res, err)
 }
 
@@ -139,6 +160,9 @@ func (r *turnRun) runSteps(ctx context.Context) (agent.Result, error) {
 		} else {
 			res, err = r.runModelTurn(ctx)
 		}
+		if errors.Is(err, atoll.ErrLeft) {
+			return res, err
+		}
 		r.addCountedUsage(&res)
 	}
 	return r.callNextHook(ctx, res, err)
@@ -205,6 +229,7 @@ func (r *turnRun) addCountedUsage(res *agent.Result) {
 		return
 	}
 	s := r.access.Usage()
+	s.Add(r.earlier)
 	if s.Requests > 0 {
 		name := res.Usage.Model
 		res.Usage = agent.Usage{

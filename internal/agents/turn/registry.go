@@ -24,11 +24,15 @@ import (
 type Options struct {
 	Dir string // directory of the logs; it is created
 
-	PerOwner          int           // running turns of an owner; 0: 16
-	LogBytes          int64         // of one turn's log; 0: 64 MiB
-	Retention         time.Duration // of finished turns; 0: 7 days, negative: unlimited
-	MaxTurns          int           // stored turns of an owner; 0: 1,000
-	MaxBytes          int64         // of an owner's stored turns, above which the oldest are removed; 0: 512 MiB
+	PerOwner  int           // running turns of an owner; 0: 16
+	LogBytes  int64         // of one turn's log; 0: 64 MiB
+	Retention time.Duration // of finished turns; 0: 7 days, negative: unlimited
+	MaxTurns  int           // stored turns of an owner; 0: 1,000
+	MaxBytes  int64         // of an owner's stored turns, above which the oldest are removed; 0: 512 MiB
+	// Keep lets turns outlive this process: those that called Turn.Keep are not ended
+	// by Close, and Resume continues those of a process that has ended.
+	Keep bool
+
 	PermissionTimeout time.Duration // until an unanswered permission is denied; 0: 5 min, negative: unlimited
 
 	Log *slog.Logger     // nil: nothing is logged
@@ -122,12 +126,17 @@ func (d *Registry) Start(r agent.Record, work Work) (*Turn, error) {
 	if err != nil {
 		return nil, &atoll.Error{Op: "start turn", ID: clipText(r.ID), Err: err}
 	}
+	d.runWork(ctx, t, work)
+	return t, nil
+}
+
+// runWork runs a turn's work in the background.
+func (d *Registry) runWork(ctx context.Context, t *Turn, work Work) {
 	go func() {
 		defer d.work.Done()
 		defer t.cancel(nil)
 		t.runToEnd(ctx, work)
 	}()
-	return t, nil
 }
 
 func (d *Registry) startTurn(r agent.Record) (*Turn, context.Context, error) {
@@ -160,17 +169,23 @@ func (d *Registry) startTurn(r agent.Record) (*Turn, context.Context, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	t, ctx := d.addRunning(newLog(file, d.opts.LogBytes), r)
+	d.save(r)
+	d.removeExpiredSometimes(r.Owner)
+	return t, ctx, nil
+}
+
+// addRunning adds a turn to the running ones. The caller holds mu.
+func (d *Registry) addRunning(l *log, r agent.Record) (*Turn, context.Context) {
 	t := &Turn{
-		registry: d, log: newLog(file, d.opts.LogBytes), done: make(chan struct{}), rec: r,
+		registry: d, log: l, done: make(chan struct{}), rec: r,
 		permissions: make(map[string]*permissionRequest), clientCalls: make(map[string]*clientCall), interrupt: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancelCause(d.ctx)
 	t.cancel = cancel
-	d.running[p] = t
+	d.running[turnKey{r.Owner, r.ID}] = t
 	d.work.Add(1)
-	d.save(r)
-	d.removeExpiredSometimes(r.Owner)
-	return t, ctx, nil
+	return t, ctx
 }
 
 // ownerDir returns the directory of an owner's turns.
@@ -181,6 +196,11 @@ func (d *Registry) logName(p turnKey) string {
 }
 func (d *Registry) recordName(p turnKey) string {
 	return filepath.Join(d.ownerDir(p.owner), p.id+".json")
+}
+
+// keptDir returns the directory with what another process needs to continue a turn.
+func (d *Registry) keptDir(p turnKey) string {
+	return filepath.Join(d.ownerDir(p.owner), p.id+".kept")
 }
 
 // create creates the log of a turn, locked while this process runs the turn.
@@ -224,6 +244,14 @@ func (d *Registry) save(r agent.Record) {
 // removeRunning saves a finished turn and removes it from the running ones.
 func (d *Registry) removeRunning(t *Turn, r agent.Record) {
 	d.save(r)
+	d.removeKept(turnKey{r.Owner, r.ID})
+	d.dropRunning(t, r)
+	d.slog.Info("turn ended", "turn", r.ID, "owner", r.Owner.String(), "agent", r.Agent, "assistant", r.Assistant, "outcome", r.Result.Outcome,
+		"code", r.Result.Code, "took", r.Result.Duration, "input", r.Result.Usage.Input, "output", r.Result.Usage.Output)
+}
+
+// dropRunning removes a turn from the running ones.
+func (d *Registry) dropRunning(t *Turn, r agent.Record) {
 	size, _, _, _ := t.log.readState()
 	d.mu.Lock()
 	delete(d.running, turnKey{r.Owner, r.ID})
@@ -232,8 +260,6 @@ func (d *Registry) removeRunning(t *Turn, r agent.Record) {
 	if err := t.log.file.Close(); err != nil {
 		d.slog.Warn("turn's log not closed", "turn", r.ID, "err", err)
 	}
-	d.slog.Info("turn ended", "turn", r.ID, "owner", r.Owner.String(), "agent", r.Agent, "assistant", r.Assistant, "outcome", r.Result.Outcome,
-		"code", r.Result.Code, "took", r.Result.Duration, "input", r.Result.Usage.Input, "output", r.Result.Usage.Output)
 }
 
 // logPanic logs a panic of a turn's work.
@@ -445,7 +471,7 @@ func (d *Registry) cancelCause(ctx context.Context, o atoll.Owner, id string, ca
 
 // removeFiles removes the files of a finished turn.
 func (d *Registry) removeFiles(p turnKey) error {
-	return errors.Join(os.Remove(d.recordName(p)), os.Remove(d.logName(p)))
+	return errors.Join(os.Remove(d.recordName(p)), os.Remove(d.logName(p)), os.RemoveAll(d.keptDir(p)))
 }
 
 // Done returns a channel that is closed after the turn's last event.
@@ -454,10 +480,16 @@ func (t *Turn) Done() <-chan struct{} { return t.done }
 // Cancel cancels the turn; it does not wait.
 func (t *Turn) Cancel(cause error) { t.cancel(cause) }
 
-// Close cancels all turns and waits for their end, or returns ErrTimeout with ctx.
+// Close cancels all turns and waits for their end, or returns ErrTimeout with ctx. Those that called
+// Keep go on, for the next process.
 func (d *Registry) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
+	for _, t := range d.running {
+		if t.kept.Load() {
+			t.cancel(atoll.ErrLeft)
+		}
+	}
 	d.mu.Unlock()
 	d.cancelAll(errClosing)
 	over := make(chan struct{})

@@ -21,8 +21,9 @@ func (d *Registry) recoverCrashed() {
 			continue
 		}
 		for _, e := range all {
-			r, err := d.load(turnKey{o, e.id})
-			if err != nil || r.State == Finished {
+			p := turnKey{o, e.id}
+			r, err := d.load(p)
+			if err != nil || r.State == Finished || d.awaitsResume(p) {
 				continue
 			}
 			if err := d.finishCrashed(r); err != nil {
@@ -49,30 +50,43 @@ func (d *Registry) listOwners() []atoll.Owner {
 	return list
 }
 
+// openLeft opens the log of a turn whose process has exited, and locks it; nil: a process still holds
+// the turn's lock.
+func (d *Registry) openLeft(p turnKey) (l *log, err error) {
+	file, err := os.OpenFile(d.logName(p), os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	ours, err := filelock.Try(file)
+	if err != nil || !ours {
+		return nil, errors.Join(err, file.Close())
+	}
+	l = newLog(file, d.opts.LogBytes)
+	if l.seq, l.finished, l.size, err = readTail(file); err == nil {
+		err = file.Truncate(l.size)
+	}
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return l, nil
+}
+
 // finishCrashed ends a turn whose process has exited; it does nothing if a process
 // still holds the turn's lock.
 func (d *Registry) finishCrashed(r agent.Record) (err error) {
-	p := turnKey{r.Owner, r.ID}
-	file, err := os.OpenFile(d.logName(p), os.O_RDWR, 0)
-	if err != nil {
+	l, err := d.openLeft(turnKey{r.Owner, r.ID})
+	if l == nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	if ours, err := filelock.Try(file); err != nil || !ours {
-		return err
-	}
-	seq, over, size, err := readTail(file)
-	if err != nil {
-		return err
-	}
-	if err := file.Truncate(size); err != nil {
-		return err
-	}
-	l := newLog(file, d.opts.LogBytes)
-	l.seq, l.size, l.finished = seq, size, over
+	defer func() { err = errors.Join(err, l.file.Close()) }()
+	return d.finishLeft(l, r)
+}
+
+// finishLeft ends a turn whose process has exited.
+func (d *Registry) finishLeft(l *log, r agent.Record) error {
 	res := agent.Result{Outcome: agent.Crashed, Code: "unavailable", Message: "the server ended during the turn"}
-	if over {
-		if last, ok := d.lastResult(file, size); ok {
+	if l.finished {
+		if last, ok := d.lastResult(l.file, l.size); ok {
 			res = last
 		}
 	}
@@ -82,6 +96,7 @@ func (d *Registry) finishCrashed(r agent.Record) (err error) {
 	l.append(agent.Event{Time: d.currentTime(), Turn: r.ID, Type: agent.Finished, Result: &res})
 	r.State, r.Ended, r.Result, r.Events = Finished, d.currentTime(), &res, l.lastSeq()
 	d.save(r)
+	d.removeKept(turnKey{r.Owner, r.ID})
 	return l.err
 }
 

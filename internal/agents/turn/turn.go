@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -32,6 +33,8 @@ type Turn struct {
 	log      *log
 	cancel   context.CancelCauseFunc
 	done     chan struct{} // closed after the last event
+	kept     atomic.Bool   // another process can continue it
+	told     int           // events of the session that an earlier process has emitted
 
 	mu          sync.Mutex
 	rec         agent.Record                  // guarded by mu, as all below
@@ -41,6 +44,7 @@ type Turn struct {
 	interrupted bool
 	finished    bool
 	lastSeen    int64
+	toSkip      int // events to drop: they were emitted by an earlier process
 }
 
 // permissionRequest is a request for permission.
@@ -115,7 +119,7 @@ func (t *Turn) Update(f func(r *agent.Record)) {
 // result becomes the last event.
 func (t *Turn) Emit(e agent.Event) {
 	switch {
-	case e.Type == agent.Finished:
+	case e.Type == agent.Finished || t.skipTold():
 		return
 	case e.Type == agent.PermissionRequested && e.Permission != nil:
 		t.expectPermission(*e.Permission)
@@ -305,19 +309,23 @@ func (t *Turn) requestInterrupt() error {
 	return nil
 }
 
-// runToEnd runs the work and finishes the turn.
+// runToEnd runs the work and finishes the turn, unless it is left to another process.
 func (t *Turn) runToEnd(ctx context.Context, work Work) {
 	defer close(t.done)
 	begun := t.registry.currentTime()
-	res := t.callWork(ctx, work)
+	res, left := t.callWork(ctx, work)
+	if left {
+		t.registry.dropRunning(t, t.Record())
+		return
+	}
 	if res.Duration == 0 {
 		res.Duration = t.registry.currentTime().Sub(begun)
 	}
 	t.finishTurn(res)
 }
 
-// callWork calls work; a panic becomes a crashed result.
-func (t *Turn) callWork(ctx context.Context, work Work) (res agent.Result) {
+// callWork calls work; a panic becomes a crashed result. Left: the turn goes on in another process.
+func (t *Turn) callWork(ctx context.Context, work Work) (res agent.Result, left bool) {
 	defer func() {
 		if p := recover(); p != nil {
 			t.registry.logPanic(t.rec.ID, p)
@@ -325,13 +333,15 @@ func (t *Turn) callWork(ctx context.Context, work Work) (res agent.Result) {
 		}
 	}()
 	res, err := work(ctx, t)
-	if err != nil {
-		return failedResult(ctx, err)
-	}
-	if res.Outcome == "" {
+	switch {
+	case errors.Is(err, atoll.ErrLeft) && t.kept.Load():
+		return res, true
+	case err != nil:
+		return failedResult(ctx, err), false
+	case res.Outcome == "":
 		res.Outcome = agent.OK
 	}
-	return res
+	return res, false
 }
 
 // failedResult returns the result for an error of the work.

@@ -3,8 +3,6 @@
 package about
 
 import (
-	"github.com/spf13/cobra"
-
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 )
 
@@ -12,10 +10,13 @@ import (
 type commands struct{ *app.App }
 
 // Commands returns the commands of this group.
-func Commands(a *app.App) []*cobra.Command {
+func Commands(a *app.App) []app.Entry {
 	c := commands{a}
-	return []*cobra.Command{
-		c.driversCommand(), c.doctorCommand(), c.demoCommand(), c.configCommand(),
-		c.versionCommand(),
+	return []app.Entry{
+		{Name: "drivers", New: c.driversCommand},
+		{Name: "doctor", New: c.doctorCommand},
+		{Name: "demo", New: c.demoCommand},
+		{Name: "config", New: c.configCommand},
+		{Name: "version", New: c.versionCommand},
 	}
 }

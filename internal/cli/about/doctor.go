@@ -18,6 +18,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/exitcode"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
+	"github.com/atoll-sandbox/atoll/internal/cli/version"
 )
 
 // finding is one thing that the doctor looked at.
@@ -104,7 +105,7 @@ func (f *finding) name() string {
 }
 
 func (a commands) runChecks(ctx context.Context) []finding {
-	v := app.BuildVersion()
+	v := version.Build()
 	list := []finding{{Check: "atoll", OK: true, Detail: v.Version + " " + v.Go + " " + v.Platform}}
 	list = append(list, a.checkConfig(), a.checkHome())
 	found := make([][]finding, len(a.Drivers()))

@@ -18,9 +18,9 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/client"
-	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/cli/transfer"
+	"github.com/atoll-sandbox/atoll/internal/cli/version"
 )
 
 // acpAgent is the agent's side of the protocol: sessions are chats, prompts
@@ -59,7 +59,7 @@ const (
 func (s *acpAgent) Initialize(context.Context, acp.InitializeRequest) (acp.InitializeResponse, error) {
 	return acp.InitializeResponse{
 		ProtocolVersion: acp.ProtocolVersionNumber,
-		AgentInfo:       &acp.Implementation{Name: "atoll-" + s.name, Title: acp.Ptr(s.name + " in a sandbox"), Version: app.BuildVersion().Version},
+		AgentInfo:       &acp.Implementation{Name: "atoll-" + s.name, Title: acp.Ptr(s.name + " in a sandbox"), Version: version.Build().Version},
 		AgentCapabilities: acp.AgentCapabilities{
 			PromptCapabilities: acp.PromptCapabilities{Image: true, EmbeddedContext: true},
 		},

@@ -3,8 +3,6 @@
 package agent
 
 import (
-	"github.com/spf13/cobra"
-
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 )
 
@@ -12,10 +10,14 @@ import (
 type commands struct{ *app.App }
 
 // Commands returns the commands of this group.
-func Commands(a *app.App) []*cobra.Command {
+func Commands(a *app.App) []app.Entry {
 	c := commands{a}
-	return []*cobra.Command{
-		c.agentCommand(), c.acpCommand(), c.chatCommand(), c.assistantCommand(),
-		c.turnCommand(), c.skillCommand(),
+	return []app.Entry{
+		{Name: "agent", New: c.agentCommand},
+		{Name: "acp", New: c.acpCommand},
+		{Name: "chat", New: c.chatCommand},
+		{Name: "assistant", New: c.assistantCommand},
+		{Name: "turn", New: c.turnCommand},
+		{Name: "skill", New: c.skillCommand},
 	}
 }

@@ -26,8 +26,8 @@ import (
 )
 
 // FleetAgents returns what makes the path of turns for a fleet of this machine, when
-// the first is asked for. log may be nil.
-func (a *App) FleetAgents(f *fleet.Fleet, log *slog.Logger) func() (*api.Agents, error) {
+// the first is asked for. log may be nil. Turns of a server are continued by the next one.
+func (a *App) FleetAgents(f *fleet.Fleet, log *slog.Logger, server bool) func() (*api.Agents, error) {
 	return func() (*api.Agents, error) {
 		c := a.Config
 		dir, err := a.AppDir()
@@ -40,7 +40,7 @@ func (a *App) FleetAgents(f *fleet.Fleet, log *slog.Logger) func() (*api.Agents,
 		}
 		turns, err := turn.Open(turn.Options{
 			Dir: filepath.Join(a.Home, "turns"), Log: log, PerOwner: config.Get[int](c, "agents.turns"),
-			Retention: config.Get[time.Duration](c, "agents.keep"), PermissionTimeout: config.Get[time.Duration](c, "agents.patience"),
+			Keep: server, Retention: config.Get[time.Duration](c, "agents.keep"), PermissionTimeout: config.Get[time.Duration](c, "agents.patience"),
 		})
 		if err != nil {
 			return nil, a.ExplainWriteError(err)

@@ -17,7 +17,9 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
+	"github.com/atoll-sandbox/atoll/internal/cli/version"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/helper"
 	"github.com/atoll-sandbox/atoll/internal/project"
 	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
 	"github.com/atoll-sandbox/atoll/internal/state/filelock"
@@ -95,7 +97,7 @@ func (a *App) serverAnswers(ctx context.Context) (bool, error) {
 	if err = errors.Join(err, l.close(ctx)); err != nil {
 		return false, ctxErr(ctx) // it is about to end
 	}
-	s, v := a.ReadServerInfo(), BuildVersion().Version
+	s, v := a.ReadServerInfo(), version.Build().Version
 	if s.Version != "" && s.Version != v {
 		a.Progress("atoll: the server that runs here is atoll %s, this is %s: it is used as it is; 'atoll serve --stop' ends it, and sandboxes stay", s.Version, v)
 	}
@@ -115,7 +117,7 @@ func (a *App) startServer(ctx context.Context) error {
 	}
 	program := a.Program
 	if program == "" {
-		if program, err = os.Executable(); err != nil {
+		if program, err = helper.Executable(); err != nil {
 			return err
 		}
 	}

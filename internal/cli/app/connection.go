@@ -18,6 +18,7 @@ import (
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/internal/api"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
+	"github.com/atoll-sandbox/atoll/internal/cli/version"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
@@ -48,7 +49,7 @@ func (a *App) Client(ctx context.Context) (*Connection, error) {
 	}
 	var l *Connection
 	if e.Host != "" {
-		l, err = newConnection(e)
+		l, err = newConnection(e, a.tellReconnect)
 	} else if err = a.CheckHome(); err == nil {
 		if l, err = a.connectSocket(ctx); err == nil && l == nil {
 			l, err = a.openEmbedded(ctx)
@@ -63,12 +64,12 @@ func (a *App) Client(ctx context.Context) (*Connection, error) {
 }
 
 // newConnection returns a client of a server without connecting to it.
-func newConnection(e config.Endpoint) (*Connection, error) {
+func newConnection(e config.Endpoint, onReconnect func(lost error)) (*Connection, error) {
 	secret, err := e.Secret()
 	if err != nil {
 		return nil, err
 	}
-	o := client.Options{Host: e.Host, Token: secret}
+	o := client.Options{Host: e.Host, Token: secret, OnReconnect: onReconnect}
 	if e.CA != "" {
 		if o.TLSConfig, err = loadCAs(e.CA); err != nil {
 			return nil, fmt.Errorf("%s: ca: %w", e.Origin, err)
@@ -79,6 +80,17 @@ func newConnection(e config.Endpoint) (*Connection, error) {
 		return nil, err
 	}
 	return &Connection{Client: c, Host: e.Host, Origin: e.Origin, close: func(context.Context) error { return c.Close() }}, nil
+}
+
+// tellReconnect tells that a command goes on while its connection is opened again.
+func (a *App) tellReconnect(lost error) {
+	switch {
+	case a.Quiet:
+	case lost != nil: // the terminal may be in raw mode
+		fmt.Fprintf(a.Err, "atoll: the connection was lost; the command goes on, connecting again …\r\n")
+	default:
+		fmt.Fprintf(a.Err, "atoll: connected again\r\n")
+	}
 }
 
 // loadCAs returns the system's certificates and those of a file.
@@ -99,7 +111,7 @@ func loadCAs(file string) (*tls.Config, error) {
 
 // QueryServer asks a server who it is.
 func QueryServer(ctx context.Context, e config.Endpoint) (atoll.Server, error) {
-	l, err := newConnection(e)
+	l, err := newConnection(e, nil)
 	if err != nil {
 		return atoll.Server{}, err
 	}
@@ -136,7 +148,7 @@ func (a *App) connectSocket(ctx context.Context) (*Connection, error) {
 	if err := conn.Close(); err != nil {
 		return nil, err
 	}
-	return newConnection(config.Endpoint{Host: "unix://" + path, Origin: "a server that runs here"})
+	return newConnection(config.Endpoint{Host: "unix://" + path, Origin: "a server that runs here"}, a.tellReconnect)
 }
 
 // ctxErr is the error of a context that is done before its time.
@@ -213,7 +225,7 @@ func (a *App) openEmbedded(ctx context.Context) (*Connection, error) {
 	if err := f.ExpireSandboxes(tidy); err != nil {
 		return nil, errors.Join(err, f.Close(context.WithoutCancel(ctx)))
 	}
-	s := api.New(api.Options{Fleet: f, Version: BuildVersion().Version, Agents: a.FleetAgents(f, nil)})
+	s := api.New(api.Options{Fleet: f, Version: version.Build().Version, Agents: a.FleetAgents(f, nil, false)})
 	listener, dial := api.Pipe()
 	var wg sync.WaitGroup
 	var served error

@@ -3,8 +3,6 @@
 package network
 
 import (
-	"github.com/spf13/cobra"
-
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 )
 
@@ -12,9 +10,12 @@ import (
 type commands struct{ *app.App }
 
 // Commands returns the commands of this group.
-func Commands(a *app.App) []*cobra.Command {
+func Commands(a *app.App) []app.Entry {
 	c := commands{a}
-	return []*cobra.Command{
-		c.portCommand(), c.namesCommand(), c.openCommand(), c.networkCommand(),
+	return []app.Entry{
+		{Name: "port", New: c.portCommand},
+		{Name: "proxy", New: c.namesCommand},
+		{Name: "open", New: c.openCommand},
+		{Name: "network", New: c.networkCommand},
 	}
 }

@@ -10,10 +10,9 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	"github.com/atoll-sandbox/atoll/internal/cli/launch"
+	"github.com/atoll-sandbox/atoll/internal/helper"
 )
-
-// RemoteHelper is the name under which git calls atoll for remotes atoll::NAME.
-const RemoteHelper = "git-remote-atoll"
 
 // AddRemote gives the repository of a project the remote of its sandbox, and
 // this machine the program that git needs for it.
@@ -24,15 +23,15 @@ func AddRemote(ctx context.Context, a *app.App, w *Pair) error {
 		}
 		return err
 	}
-	if _, err := exec.LookPath(RemoteHelper); err == nil {
+	if _, err := exec.LookPath(launch.RemoteHelper); err == nil {
 		return nil
 	}
-	self, err := os.Executable()
+	self, err := helper.Executable()
 	if err != nil {
 		return err
 	}
 	bin := filepath.Join(a.Home, "bin")
-	link := filepath.Join(bin, RemoteHelper)
+	link := filepath.Join(bin, launch.RemoteHelper)
 	if to, err := os.Readlink(link); err == nil && to == self {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/helper"
 	"github.com/atoll-sandbox/atoll/internal/project"
 	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
 	"github.com/atoll-sandbox/atoll/internal/state/filelock"
@@ -274,7 +275,7 @@ func EnsureWatcher(a *app.App, w *Pair) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	self, err := os.Executable()
+	self, err := helper.Executable()
 	if err != nil {
 		return err
 	}

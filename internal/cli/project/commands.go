@@ -3,8 +3,6 @@
 package project
 
 import (
-	"github.com/spf13/cobra"
-
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 )
 
@@ -12,11 +10,20 @@ import (
 type commands struct{ *app.App }
 
 // Commands returns the commands of this group.
-func Commands(a *app.App) []*cobra.Command {
+func Commands(a *app.App) []app.Entry {
 	c := commands{a}
-	return []*cobra.Command{
-		c.upCommand(), c.downCommand(), c.statusCommand(), c.initCommand(),
-		c.syncCommand(), c.diffCommand(), c.logCommand(), c.mergeCommand(),
-		c.applyCommand(), c.restoreCommand(), c.worktreeCommand(), c.gitRemoteCommand(),
+	return []app.Entry{
+		{Name: "up", New: c.upCommand},
+		{Name: "down", New: c.downCommand},
+		{Name: "status", New: c.statusCommand},
+		{Name: "init", New: c.initCommand},
+		{Name: "sync", New: c.syncCommand},
+		{Name: "diff", New: c.diffCommand},
+		{Name: "log", New: c.logCommand},
+		{Name: "merge", New: c.mergeCommand},
+		{Name: "apply", New: c.applyCommand},
+		{Name: "restore", New: c.restoreCommand},
+		{Name: "worktree", New: c.worktreeCommand},
+		{Name: "git-remote", New: c.gitRemoteCommand},
 	}
 }

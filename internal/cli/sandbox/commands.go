@@ -3,8 +3,6 @@
 package sandbox
 
 import (
-	"github.com/spf13/cobra"
-
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 )
 
@@ -12,14 +10,31 @@ import (
 type commands struct{ *app.App }
 
 // Commands returns the commands of this group.
-func Commands(a *app.App) []*cobra.Command {
+func Commands(a *app.App) []app.Entry {
 	c := commands{a}
-	return []*cobra.Command{
-		c.runCommand(), c.createCommand(), c.lsCommand(), c.inspectCommand(),
-		c.startCommand(), c.stopCommand(), c.pauseCommand(), c.resumeCommand(),
-		c.rmCommand(), c.topCommand(), c.execCommand(), c.shellCommand(),
-		c.cpCommand(), c.statsCommand(), c.historyCommand(), c.logsCommand(),
-		c.psCommand(), c.attachCommand(), c.killCommand(), c.terminalCommand(),
-		c.forkCommand(), c.sshCommand(), c.configSSHCommand(),
+	return []app.Entry{
+		{Name: "run", New: c.runCommand},
+		{Name: "create", New: c.createCommand},
+		{Name: "ls", New: c.lsCommand},
+		{Name: "inspect", New: c.inspectCommand},
+		{Name: "start", New: c.startCommand},
+		{Name: "stop", New: c.stopCommand},
+		{Name: "pause", New: c.pauseCommand},
+		{Name: "resume", New: c.resumeCommand},
+		{Name: "rm", New: c.rmCommand},
+		{Name: "top", New: c.topCommand},
+		{Name: "exec", New: c.execCommand},
+		{Name: "shell", New: c.shellCommand},
+		{Name: "cp", New: c.cpCommand},
+		{Name: "stats", New: c.statsCommand},
+		{Name: "history", New: c.historyCommand},
+		{Name: "logs", New: c.logsCommand},
+		{Name: "ps", New: c.psCommand},
+		{Name: "attach", New: c.attachCommand},
+		{Name: "kill", New: c.killCommand},
+		{Name: "terminal", New: c.terminalCommand},
+		{Name: "fork", New: c.forkCommand},
+		{Name: "ssh", New: c.sshCommand},
+		{Name: "config-ssh", New: c.configSSHCommand},
 	}
 }

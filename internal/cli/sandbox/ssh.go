@@ -173,7 +173,7 @@ func sshWord(path string) string { return `"` + strings.ReplaceAll(path, "%", "%
 // proxyCommand is the command with which ssh reaches a sandbox, by the way that
 // this call goes; "%h" is any of them.
 func (a commands) proxyCommand(c *cobra.Command, name string) (string, error) {
-	self, err := os.Executable()
+	self, err := helper.Executable()
 	if err != nil {
 		return "", err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
+	"github.com/atoll-sandbox/atoll/internal/cli/version"
 	"github.com/atoll-sandbox/atoll/internal/fleet/backup"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
@@ -168,7 +169,7 @@ func (a commands) writeArchive(ctx context.Context, file string, running bool) (
 			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 		}
 	}()
-	if m, err = backup.Write(ctx, a.Home, backup.Options{Version: app.BuildVersion().Version, Changing: running}, f); err != nil {
+	if m, err = backup.Write(ctx, a.Home, backup.Options{Version: version.Build().Version, Changing: running}, f); err != nil {
 		return m, err
 	}
 	if err := f.Sync(); err != nil {

@@ -3,8 +3,6 @@
 package server
 
 import (
-	"github.com/spf13/cobra"
-
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 )
 
@@ -12,11 +10,19 @@ import (
 type commands struct{ *app.App }
 
 // Commands returns the commands of this group.
-func Commands(a *app.App) []*cobra.Command {
+func Commands(a *app.App) []app.Entry {
 	c := commands{a}
-	return []*cobra.Command{
-		c.serveCommand(), c.mcpCommand(), c.contextCommand(), c.loginCommand(),
-		c.logoutCommand(), c.tokenCommand(), c.quotaCommand(), c.eventsCommand(),
-		c.auditCommand(), c.backupCommand(), c.restoreBackupCommand(),
+	return []app.Entry{
+		{Name: "serve", New: c.serveCommand},
+		{Name: "mcp", New: c.mcpCommand},
+		{Name: "context", New: c.contextCommand},
+		{Name: "login", New: c.loginCommand},
+		{Name: "logout", New: c.logoutCommand},
+		{Name: "token", New: c.tokenCommand},
+		{Name: "quota", New: c.quotaCommand},
+		{Name: "events", New: c.eventsCommand},
+		{Name: "audit", New: c.auditCommand},
+		{Name: "backup", New: c.backupCommand},
+		{Name: "restore-backup", New: c.restoreBackupCommand},
 	}
 }

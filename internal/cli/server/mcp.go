@@ -13,6 +13,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/api/mcp"
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/sandboxflag"
+	"github.com/atoll-sandbox/atoll/internal/cli/version"
 )
 
 func (a commands) mcpCommand() *cobra.Command {
@@ -43,7 +44,7 @@ A server offers the same tools at /mcp, by streamable HTTP.`,
 			if err != nil {
 				return err
 			}
-			return serveMCP(cmd.Context(), linkFleet{l.Client}, mcp.Options{Version: app.BuildVersion().Version, Sandbox: name, Config: cfg}, sdkTransport(a.In, a.Out))
+			return serveMCP(cmd.Context(), linkFleet{l.Client}, mcp.Options{Version: version.Build().Version, Sandbox: name, Config: cfg}, sdkTransport(a.In, a.Out))
 		},
 	}
 	f.AddAll(cmd)

@@ -21,6 +21,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/cli/previewserver"
+	"github.com/atoll-sandbox/atoll/internal/cli/version"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
@@ -43,7 +44,8 @@ any other server of this home.`,
 		Example: `  atoll serve
   atoll serve --stop
   atoll serve --listen 127.0.0.1:8484
-  atoll serve --listen 0.0.0.0:8484 --tls-cert cert.pem --tls-key key.pem`,
+  atoll serve --listen 0.0.0.0:8484 --tls-cert cert.pem --tls-key key.pem
+  atoll serve --listen 127.0.0.1:8484 --e2b`,
 		Args: app.CheckArgCount(0, 0, "no arguments (addresses go into --listen)"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if said := a.Config.FlagsOnly().Settings; said["host"].Key != nil || said["context"].Key != nil {
@@ -62,6 +64,7 @@ any other server of this home.`,
 	fl.String("tls-key", "", "PEM `FILE` of their key")
 	fl.StringArray("host-name", nil, "host `NAME` of the server, besides addresses and localhost (repeatable)")
 	fl.StringArray("origin", nil, "web `ORIGIN` that may call the server, like https://console.example.com (repeatable)")
+	fl.Bool("e2b", false, "serve the API of E2B, too, for its SDKs (docs/sdks.md)")
 	fl.String("app", "", "`DIRECTORY` of assistants, connectors, mcps and skills (default ~/.config/atoll)")
 	fl.String("rate", "", "`REQUESTS` a second that one caller may make (default 1000)")
 	fl.String("grace", "", "`DURATION` that commands may run on when the server ends (default 10s)")
@@ -145,14 +148,17 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	s := api.New(api.Options{
-		Fleet: f, Log: log, Version: app.BuildVersion().Version, Limits: api.Limits{Rate: config.Get[float64](a.Config, "serve.rate")},
+		Fleet: f, Log: log, Version: version.Build().Version, Limits: api.Limits{Rate: config.Get[float64](a.Config, "serve.rate")},
 		Hosts: config.List[string](a.Config, "serve.host_names"), Origins: config.List[string](a.Config, "serve.origins"),
-		Agents: a.FleetAgents(f, log), Routes: p.Routes(),
+		Agents: a.FleetAgents(f, log, true), Routes: p.Routes(), E2B: a.e2bOptions(ctx, f, p),
 	})
+	if p != nil {
+		p.Proxy.Services = s.E2BServices()
+	}
 	if err := s.ReconcileTurns(); err != nil { // the rest can be served without
 		log.Warn("no agents yet", "err", err)
 	}
-	about := app.ServerInfo{PID: os.Getpid(), Version: app.BuildVersion().Version, Started: time.Now().UTC(), Proxy: p.Address()}
+	about := app.ServerInfo{PID: os.Getpid(), Version: version.Build().Version, Started: time.Now().UTC(), Proxy: p.Address()}
 	for _, l := range listeners {
 		about.Listen = append(about.Listen, a.addressText(l))
 	}
@@ -164,6 +170,9 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 	}
 	if err := a.WriteServerInfo(about); err != nil {
 		return a.ExplainWriteError(err)
+	}
+	if config.Get[bool](a.Config, "serve.e2b") {
+		a.printE2B(listeners)
 	}
 	return a.serveUntilDone(ctx, &serving{fleet: f, server: s, listeners: listeners, portal: p, idle: o.idle}, log)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
 func (a commands) tokenCommand() *cobra.Command {
@@ -29,6 +30,7 @@ func (a commands) tokenCommand() *cobra.Command {
 func (a commands) tokenCreate() *cobra.Command {
 	var name, owner, expires string
 	var scopes []string
+	var asE2B bool
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a token and print its secret",
@@ -53,6 +55,11 @@ audit, all owners). Resources of other owners are invisible.`,
 			if err != nil {
 				return err
 			}
+			if asE2B {
+				if made.Secret, err = fleet.E2BKey(made.Secret); err != nil {
+					return err
+				}
+			}
 			if a.JSON {
 				return a.PrintJSON(made)
 			}
@@ -65,6 +72,7 @@ audit, all owners). Resources of other owners are invisible.`,
 	fl.StringVarP(&name, "name", "n", "", "`NAME` for people")
 	fl.StringVar(&owner, "owner", "", "`APP/USER` that it acts for (default: yourself)")
 	fl.StringSliceVar(&scopes, "scope", []string{"read", "run"}, "what it `ALLOWS`: read, run, host, admin (repeatable)")
+	fl.BoolVar(&asE2B, "e2b", false, "print the secret as an API key of E2B, for its SDKs")
 	fl.StringVar(&expires, "expires", "never", "`DURATION` until it is useless, like 90d")
 	return cmd
 }

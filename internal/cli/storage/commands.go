@@ -3,8 +3,6 @@
 package storage
 
 import (
-	"github.com/spf13/cobra"
-
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 )
 
@@ -12,10 +10,13 @@ import (
 type commands struct{ *app.App }
 
 // Commands returns the commands of this group.
-func Commands(a *app.App) []*cobra.Command {
+func Commands(a *app.App) []app.Entry {
 	c := commands{a}
-	return []*cobra.Command{
-		c.snapshotCommand(), c.workspaceCommand(), c.diskCommand(), c.imageCommand(),
-		c.poolCommand(),
+	return []app.Entry{
+		{Name: "snapshot", New: c.snapshotCommand},
+		{Name: "workspace", New: c.workspaceCommand},
+		{Name: "disk", New: c.diskCommand},
+		{Name: "image", New: c.imageCommand},
+		{Name: "pool", New: c.poolCommand},
 	}
 }

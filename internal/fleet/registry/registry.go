@@ -38,6 +38,8 @@ type Store struct {
 	Created  bool     // the schema was created by this Open
 	Rebuilt  *Rebuilt // Open has replaced a damaged SQLite file; nil: it was sound
 
+	revision *sql.Stmt // of RowRevision; nil: PostgreSQL
+
 	NewestEvent string    // query for the id of the newest event ever
 	Postgres    *Postgres // nil: SQLite
 
@@ -116,7 +118,26 @@ func openChecked(ctx context.Context, home string, reserve *diskreserve.Reserve)
 	if err := s.migrate(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("registry %s: %w", name, explainFull(home, err)), s.Close())
 	}
+	if s.revision, err = s.DB.PrepareContext(ctx, revisionQuery); err != nil {
+		return nil, errors.Join(fmt.Errorf("registry %s: %w", name, err), s.Close())
+	}
 	return s, nil
+}
+
+const revisionQuery = "select turn from sandboxes where id = ?"
+
+// RowRevision returns the revision of the row of a sandbox, which grows with each change but those of its
+// times of use; 0: there is no row. It costs a fraction of reading the row.
+func (s *Store) RowRevision(ctx context.Context, id string) (revision int64, err error) {
+	if s.revision != nil {
+		err = s.revision.QueryRowContext(ctx, id).Scan(&revision)
+	} else {
+		err = s.DB.QueryRowContext(ctx, revisionQuery, id).Scan(&revision)
+	}
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	return revision, err
 }
 
 // explainFull adds ErrQuota and the reason to an error of SQLite on a full disk, which it reports by
@@ -173,6 +194,9 @@ func (c *sqliteConnector) Connect(context.Context) (driver.Conn, error) {
 func (c *sqliteConnector) Driver() driver.Driver { return &c.d }
 
 func (s *Store) Close() error {
+	if s.revision != nil {
+		_ = s.revision.Close() // its connections are closed now
+	}
 	err := errors.Join(s.TokenDB.Close(), s.DB.Close(), s.WriteDB.Close())
 	if s.Postgres != nil {
 		err = errors.Join(err, s.Postgres.MemberDB.Close())

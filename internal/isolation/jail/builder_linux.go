@@ -27,13 +27,23 @@ const staging = "run/.atoll"
 // maxTerminals limits the terminals of a sandbox: the kernel has 4096 in all.
 const maxTerminals = "64"
 
+// runSteps performs steps in order.
+func (b *builder) runSteps(steps []Step) error {
+	for i := range steps {
+		if err := b.runStep(&steps[i]); err != nil {
+			return fmt.Errorf("%s /%s: %w", steps[i].Action, steps[i].Path, err)
+		}
+	}
+	return nil
+}
+
 func (b *builder) runStep(s *Step) error {
 	switch s.Action {
 	case MakeDir:
 		return b.makeDir(s)
 	case MakeLink:
 		return b.makeLink(s)
-	case BindTree:
+	case BindTree, BindDevice:
 		return b.mountTree(s)
 	case Tmpfs:
 		return b.mountTmpfs(s)
@@ -71,63 +81,73 @@ func (b *builder) open(name string, flags uint64, resolve uint64) (int, error) {
 	return fd, nil
 }
 
-// openParent opens the parent directory of a path, and returns it with the last element.
+// openParent opens the parent directory of a path, and returns it with the last element. The caller
+// closes it with closeDir.
 func (b *builder) openParent(name string) (dir int, base string, err error) {
+	if !strings.Contains(name, "/") && name != ".." {
+		return b.root, name, nil
+	}
 	dir, err = b.open(path.Dir(name), unix.O_DIRECTORY, 0)
 	return dir, path.Base(name), err
 }
 
+// closeDir closes a directory that openParent returned.
+func (b *builder) closeDir(dir int) {
+	if dir != b.root {
+		_ = unix.Close(dir) // O_PATH: nothing to lose
+	}
+}
+
 // makeDirs makes a directory and its parents with mode 0755, unless they exist.
 func (b *builder) makeDirs(name string) error {
-	_, err := b.makeDirIfMissing(name)
+	_, err := b.makeDirIfMissing(name, 0o755)
 	return err
 }
 
-// makeDirIfMissing makes a directory and its parents, and reports whether it was missing.
-func (b *builder) makeDirIfMissing(name string) (bool, error) {
+// makeDirIfMissing makes a directory with a mode and its parents, and reports whether it was
+// missing. The umask must be 0.
+func (b *builder) makeDirIfMissing(name string, mode uint32) (bool, error) {
 	if name == "." || name == "" {
 		return false, nil
 	}
-	fd, err := b.open(name, unix.O_DIRECTORY, 0)
-	if err == nil {
-		return false, unix.Close(fd)
-	}
-	if !errors.Is(err, unix.ENOENT) {
-		return false, err
-	}
-	if err := b.makeDirs(path.Dir(name)); err != nil {
-		return false, err
-	}
 	dir, base, err := b.openParent(name)
+	if errors.Is(err, unix.ENOENT) {
+		if err := b.makeDirs(path.Dir(name)); err != nil {
+			return false, err
+		}
+		dir, base, err = b.openParent(name)
+	}
 	if err != nil {
 		return false, err
 	}
-	defer unix.Close(dir)
-	return true, os.NewSyscallError("mkdir", unix.Mkdirat(dir, base, 0o755))
+	defer b.closeDir(dir)
+	err = unix.Mkdirat(dir, base, mode)
+	if !errors.Is(err, unix.EEXIST) {
+		return err == nil, os.NewSyscallError("mkdir", err)
+	}
+	fd, err := b.open(name, unix.O_DIRECTORY, 0)
+	if err != nil {
+		return false, err
+	}
+	return false, unix.Close(fd)
 }
 
 // makeDir makes a directory with the step's owner and mode. An existing directory stays as it is.
 func (b *builder) makeDir(s *Step) error {
-	made, err := b.makeDirIfMissing(s.Path)
-	if err != nil || !made {
+	mode := s.Mode
+	if mode == 0 {
+		mode = 0o755
+	}
+	made, err := b.makeDirIfMissing(s.Path, mode)
+	if err != nil || !made || !b.in.canChown() || s.UID == 0 && s.GID == 0 {
 		return err
 	}
 	dir, base, err := b.openParent(s.Path)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(dir)
-	if b.in.canChown() {
-		if err := unix.Fchownat(dir, base, s.UID, s.GID, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			return os.NewSyscallError("chown", err)
-		}
-	}
-	if s.Mode != 0 {
-		if err := unix.Fchmodat(dir, base, s.Mode, 0); err != nil {
-			return os.NewSyscallError("chmod", err)
-		}
-	}
-	return nil
+	defer b.closeDir(dir)
+	return os.NewSyscallError("chown", unix.Fchownat(dir, base, s.UID, s.GID, unix.AT_SYMLINK_NOFOLLOW))
 }
 
 // canChown reports whether process 1 may give files to other users of the namespace.
@@ -141,7 +161,7 @@ func (b *builder) makeLink(s *Step) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(dir)
+	defer b.closeDir(dir)
 	if err := unix.Symlinkat(s.Text, dir, base); err != nil && !errors.Is(err, unix.EEXIST) {
 		return os.NewSyscallError("symlink", err)
 	}
@@ -173,8 +193,11 @@ func (in *InitProcess) openSource(s Step) (int, error) {
 	return cloneMount(fd, s.Source.Path, mountAttributes(&s), s.Recursive)
 }
 
-// mountAttributes returns the mount flags for a step: always nosuid and nodev.
+// mountAttributes returns the mount flags for a step: always nosuid, and nodev but for a device.
 func mountAttributes(s *Step) uint64 {
+	if s.Action == BindDevice {
+		return unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC
+	}
 	var a uint64 = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV
 	if s.ReadOnly {
 		a |= unix.MOUNT_ATTR_RDONLY
@@ -229,7 +252,7 @@ func (b *builder) mountTree(s *Step) error {
 		return os.NewSyscallError("fstat", err)
 	}
 	place := b.openMountPoint
-	if st.Mode&unix.S_IFMT == unix.S_IFREG {
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		place = b.openFileMountPoint
 	}
 	onto, err := place(s)
@@ -313,7 +336,7 @@ func (b *builder) createMountFile(name string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	defer unix.Close(dir)
+	defer b.closeDir(dir)
 	fd, err := unix.Openat(dir, base, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o644)
 	if err == nil {
 		_ = unix.Close(fd) // nothing was written to it
@@ -584,7 +607,7 @@ func (b *builder) removeStaging() error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(dir)
+	defer b.closeDir(dir)
 	return os.NewSyscallError("rmdir", unix.Unlinkat(dir, base, unix.AT_REMOVEDIR))
 }
 

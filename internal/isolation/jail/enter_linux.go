@@ -112,13 +112,11 @@ func (in *InitProcess) buildRoot() error {
 			return fmt.Errorf("image: %w", os.NewSyscallError("move_mount", err))
 		}
 	}
+	defer unix.Umask(unix.Umask(0)) // files get the modes of their steps
 	b := &builder{in: in, root: tree, empty: -1}
 	defer b.close()
-	for i := range in.Setup.Steps {
-		s := &in.Setup.Steps[i]
-		if err := b.runStep(s); err != nil {
-			return fmt.Errorf("%s /%s: %w", s.Action, s.Path, err)
-		}
+	if err := b.runSteps(in.Setup.Steps); err != nil {
+		return err
 	}
 	if err := b.removeStaging(); err != nil {
 		return err

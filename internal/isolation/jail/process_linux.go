@@ -17,9 +17,11 @@ import (
 // Process is process 1 of a sandbox, as its creator sees it.
 type Process struct {
 	PID       int
-	FD        *os.File // pidfd
-	InCgroups bool     // it was started in all its control groups
-	conn      *net.UnixConn
+	FD        *os.File   // pidfd
+	InCgroups bool       // it was started in all its control groups
+	Trees     []*os.File // clones of the trees of StartConfig; the caller closes them
+
+	conn *net.UnixConn
 }
 
 // SendSetup sends the setup to the process, and waits until it is ready to serve. At the same time it

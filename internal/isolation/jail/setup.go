@@ -17,6 +17,9 @@ type StartConfig struct {
 	Enter []string `json:"enter,omitempty"`
 	Leave []string `json:"leave,omitempty"`
 
+	// Trees names trees of templates whose clones are Process.Trees.
+	Trees []Tree `json:"trees,omitempty"`
+
 	// UserNamespaceOnly creates a user namespace only.
 	UserNamespaceOnly bool `json:"bare,omitempty"`
 }
@@ -62,6 +65,7 @@ const (
 	BindTree        Action = "mount"     // Source at Path
 	Tmpfs           Action = "tmpfs"     // an empty file system on Path
 	Device          Action = "device"    // the host's device with the same Path
+	BindDevice      Action = "bind"      // the device Source at Path
 	Devpts          Action = "devpts"    // a new terminal file system at Path
 	Proc            Action = "proc"      // of the new PID namespace at Path
 	Mask            Action = "mask"      // Path is hidden, if it exists
@@ -101,10 +105,30 @@ type reply struct {
 	Error string `json:"error,omitempty"`
 }
 
-// startReply is the spawner's answer to a Birth.
-type startReply struct {
-	PID   int    `json:"pid"`
-	In    bool   `json:"in,omitempty"` // it was started in all its control groups
-	Error string `json:"error,omitempty"`
-	Errno int    `json:"errno,omitempty"`
+// Tree names a file tree of a template.
+type Tree struct {
+	Template int    `json:"template"`
+	Path     string `json:"path"`
+}
+
+// templateConfig describes a template to build.
+type templateConfig struct {
+	Steps []Step   `json:"steps"`
+	Paths []string `json:"paths"` // of the trees that are cloned
+}
+
+// spawnRequest asks the spawner for one thing.
+type spawnRequest struct {
+	Start    *StartConfig    `json:"start,omitempty"`
+	Template *templateConfig `json:"template,omitempty"`
+	Drop     int             `json:"drop,omitempty"` // a template to remove
+}
+
+// spawnReply is the spawner's reply.
+type spawnReply struct {
+	PID      int    `json:"pid,omitempty"`
+	In       bool   `json:"in,omitempty"`       // it was started in all its control groups
+	Template int    `json:"template,omitempty"` // number of the template that was built
+	Error    string `json:"error,omitempty"`
+	Errno    int    `json:"errno,omitempty"`
 }

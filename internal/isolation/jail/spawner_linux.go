@@ -85,29 +85,41 @@ func (s *Spawner) Start(ctx context.Context, b StartConfig, log, cgroup *os.File
 }
 
 func (s *Spawner) requestStart(b StartConfig, files []*os.File) (*Process, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := fdpass.Send(s.conn, b, files...); err != nil {
-		return nil, fmt.Errorf("the spawner: %w", err)
-	}
-	var a startReply
-	got, err := fdpass.Receive(s.conn, &a)
-	if err != nil {
-		return nil, fmt.Errorf("the spawner: %w", err)
-	}
-	if a.Error != "" || len(got) != 1 {
+	a, got, err := s.request(spawnRequest{Start: &b}, files)
+	if err == nil && len(got) != 1+len(b.Trees) {
 		fdpass.CloseAll(got)
-		err := errors.New(a.Error)
-		if a.Errno != 0 {
-			err = fmt.Errorf("%s: %w", a.Error, syscall.Errno(a.Errno))
-		}
+		err = fmt.Errorf("the spawner sent %d files", len(got))
+	}
+	if err != nil {
 		return nil, err
 	}
-	return &Process{PID: a.PID, FD: got[0], InCgroups: a.In}, nil
+	return &Process{PID: a.PID, FD: got[0], Trees: got[1:], InCgroups: a.In}, nil
 }
 
-// RunSpawner is the main loop of the spawner: it starts a process for each Birth it receives, until the
-// socket is closed.
+// request sends a request to the spawner, and returns its reply with the files of that.
+func (s *Spawner) request(q spawnRequest, files []*os.File) (spawnReply, []*os.File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var a spawnReply
+	if err := fdpass.Send(s.conn, q, files...); err != nil {
+		return a, nil, fmt.Errorf("the spawner: %w", err)
+	}
+	got, err := fdpass.Receive(s.conn, &a)
+	if err != nil {
+		return a, nil, fmt.Errorf("the spawner: %w", err)
+	}
+	if a.Error == "" {
+		return a, got, nil
+	}
+	fdpass.CloseAll(got)
+	err = errors.New(a.Error)
+	if a.Errno != 0 {
+		err = fmt.Errorf("%s: %w", a.Error, syscall.Errno(a.Errno))
+	}
+	return a, nil, err
+}
+
+// RunSpawner is the main loop of the spawner: it answers requests, until the socket is closed.
 func RunSpawner(socket *os.File) error {
 	conn, err := fdpass.Conn(socket)
 	if err != nil {
@@ -129,18 +141,15 @@ func RunSpawner(socket *os.File) error {
 	if err != nil {
 		return err
 	}
+	templates := sync.OnceValue(newTemplateStore)
 	for {
-		var b StartConfig
-		files, err := fdpass.Receive(conn, &b)
+		var q spawnRequest
+		files, err := fdpass.Receive(conn, &q)
 		if err != nil {
 			return nil //nolint:nilerr // the requesting process has exited
 		}
-		a, fd := startInit(&b, null, files)
+		a, back := q.answer(templates, null, files)
 		fdpass.CloseAll(files)
-		var back []*os.File
-		if fd >= 0 {
-			back = []*os.File{os.NewFile(uintptr(fd), "pidfd")}
-		}
 		err = fdpass.Send(conn, a, back...)
 		fdpass.CloseAll(back)
 		if err != nil {
@@ -149,10 +158,53 @@ func RunSpawner(socket *os.File) error {
 	}
 }
 
+// answer executes a request, and returns the reply with the files that are sent with it.
+func (q *spawnRequest) answer(templates func() *templateStore, null *os.File, files []*os.File) (a spawnReply, back []*os.File) {
+	var err error
+	switch {
+	case q.Start != nil:
+		return startWithTrees(q.Start, templates, null, files)
+	case q.Template != nil:
+		a.Template, err = templates().build(q.Template, files)
+	default:
+		err = templates().drop(q.Drop)
+	}
+	if err != nil {
+		a.Error = "template: " + err.Error()
+	}
+	return a, nil
+}
+
+// startWithTrees starts one process 1 and clones its trees at the same time.
+func startWithTrees(b *StartConfig, templates func() *templateStore, null *os.File, files []*os.File) (a spawnReply, back []*os.File) {
+	cloned := make(chan error, 1)
+	var trees []*os.File
+	if len(b.Trees) == 0 {
+		cloned <- nil
+	} else {
+		go func() {
+			var err error
+			trees, err = templates().clone(b.Trees)
+			cloned <- err
+		}()
+	}
+	a, fd := startInit(b, null, files)
+	err := <-cloned
+	if fd < 0 {
+		fdpass.CloseAll(trees)
+		return a, nil
+	}
+	pidfd := os.NewFile(uintptr(fd), "pidfd")
+	if err != nil {
+		return spawnReply{Error: errors.Join(err, KillProcess(pidfd), pidfd.Close()).Error()}, nil
+	}
+	return a, append([]*os.File{pidfd}, trees...)
+}
+
 // startInit starts one process 1, and returns its pidfd; -1 if there is none.
-func startInit(b *StartConfig, null *os.File, files []*os.File) (startReply, int) {
+func startInit(b *StartConfig, null *os.File, files []*os.File) (spawnReply, int) {
 	if len(files) < 2 || len(files) > 3 {
-		return startReply{Error: "a start request needs a socket and a log file"}, -1
+		return spawnReply{Error: "a start request needs a socket and a log file"}, -1
 	}
 	fd := -1
 	sys := &syscall.SysProcAttr{
@@ -194,7 +246,7 @@ func startInit(b *StartConfig, null *os.File, files []*os.File) (startReply, int
 	}
 	enterGroups(b.Leave)
 	if err != nil {
-		a := startReply{Error: "starting process 1 of the sandbox"}
+		a := spawnReply{Error: "starting process 1 of the sandbox"}
 		var errno syscall.Errno
 		if errors.As(err, &errno) {
 			a.Errno = int(errno)
@@ -203,7 +255,7 @@ func startInit(b *StartConfig, null *os.File, files []*os.File) (startReply, int
 		}
 		return a, -1
 	}
-	return startReply{PID: pid, In: in}, fd
+	return spawnReply{PID: pid, In: in}, fd
 }
 
 // enterGroups moves this thread into groups, and reports whether it is in all of them.

@@ -13,3 +13,7 @@ type Dir struct {
 	Source   string // absolute path
 	ReadOnly bool
 }
+
+// MaxThreads is the largest number of threads of a sealed process. The kernel enforces it where the
+// process has a user of the host, or a user namespace, for itself.
+const MaxThreads = 256

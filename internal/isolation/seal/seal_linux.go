@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -34,12 +35,25 @@ func Attr() *syscall.SysProcAttr {
 func Process(o Options) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := setLimits(o.Memory); err != nil { // reads /proc
+	own, err := ownsUser() // reads /proc
+	if err != nil {
+		return err
+	}
+	if err := setLimits(o.Memory); err != nil { // likewise
 		return err
 	}
 	if len(o.Dirs) > 0 {
 		if err := enterRoot(o.Dirs); err != nil {
 			return err
+		}
+	} else if !own {
+		if own, err = becomeOwnUser(); err != nil {
+			return err
+		}
+	}
+	if own { // the limit counts all processes of a user
+		if err := unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: MaxThreads, Max: MaxThreads}); err != nil {
+			return os.NewSyscallError("setrlimit", err)
 		}
 	}
 	if err := dropCapabilities(); err != nil {
@@ -50,6 +64,54 @@ func Process(o Options) error {
 		return err
 	}
 	return seccomp.LoadAll(filter)
+}
+
+// ownsUser reports whether this process is the only one of its user in its user namespace, as Attr
+// makes it for ordinary users, and whether the kernel counts processes by user namespace, which Linux does
+// since 5.14.
+func ownsUser() (bool, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return false, os.NewSyscallError("uname", err)
+	}
+	var major, minor int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &major, &minor); err != nil || major < 5 || major == 5 && minor < 14 {
+		return false, nil //nolint:nilerr // an unknown kernel
+	}
+	b, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return false, err
+	}
+	fields := strings.Fields(string(b))
+	return len(fields) == 3 && fields[2] == "1", nil // one line: its user, and no other
+}
+
+// firstOwnUser is the user id of process 0; no host assigns such high ids to its users.
+const firstOwnUser = 1 << 30
+
+// becomeOwnUser makes root an ordinary user without other processes or files, if it can. Its parent
+// must be able to end it still, which takes a capability.
+func becomeOwnUser() (bool, error) {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	if err := unix.Capget(&head, &have[0]); err != nil {
+		return false, os.NewSyscallError("capget", err)
+	}
+	const need = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL
+	if have[0].Effective&need != need {
+		return false, nil
+	}
+	id := firstOwnUser + os.Getpid()
+	if syscall.Setresgid(id, id, id) != nil { // a user namespace without such ids
+		return false, nil
+	}
+	if err := syscall.Setgroups(nil); err != nil {
+		return false, os.NewSyscallError("setgroups", err)
+	}
+	if err := syscall.Setresuid(id, id, id); err != nil {
+		return false, os.NewSyscallError("setresuid", err)
+	}
+	return true, nil
 }
 
 // Path returns the path of the directory with an index in Options.Dirs, once the process is sealed.
@@ -118,13 +180,16 @@ func cloneMount(d Dir) (int, error) {
 	return fd, nil
 }
 
+// stackSize limits the stack of the first thread, which RLIMIT_DATA does not count, in bytes.
+const stackSize = 8 << 20
+
 // setLimits limits the private memory of this process, and what it could do to the host with files.
 // All its memory is private: it can't map files or share memory.
 func setLimits(memory int64) error {
 	limits := []struct {
 		resource int
 		value    uint64
-	}{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_MEMLOCK, 0}, {unix.RLIMIT_MSGQUEUE, 0}}
+	}{{unix.RLIMIT_CORE, 0}, {unix.RLIMIT_MEMLOCK, 0}, {unix.RLIMIT_MSGQUEUE, 0}, {unix.RLIMIT_STACK, stackSize}}
 	if memory > 0 {
 		used, err := privateMemory()
 		if err != nil {

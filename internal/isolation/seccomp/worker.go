@@ -26,9 +26,12 @@ func (w Worker) rules() map[string]rule {
 	for _, name := range runtimeCalls {
 		rules[name] = always
 	}
-	notExecutable := is(2, protExec, 0)
-	rules["mmap"] = rule{[][]cond{{notExecutable, is(3, mapKinds, mapPrivate|mapAnonymous)}}, eperm}
-	rules["mprotect"] = rule{[][]cond{{notExecutable}}, eperm}
+	// RLIMIT_DATA counts pages that can be written, but neither stacks that grow nor pages that were
+	// written and then protected, nor the page tables of pages that are only read.
+	rules["mmap"] = rule{[][]cond{{is(2, low, 0, protReadWrite), is(3, ^uint32(mapFixed|mapNoReserve), mapPrivate|mapAnonymous)}}, eperm}
+	rules["mprotect"] = rule{[][]cond{{is(2, low, protReadWrite)}}, eperm}
+	rules["madvise"] = rule{[][]cond{{is(2, low, madviseKinds...)}}, eperm}
+	rules["futex"] = rule{[][]cond{{is(1, ^uint32(futexPrivate|futexRealTime), futexWait, futexWake, futexWaitBitset, futexWakeBitset)}}, eperm}
 	rules["clone"] = rule{[][]cond{{is(0, low, threadFlags, threadFlags|setTLS)}}, killsProcess}
 	rules["tgkill"] = rule{[][]cond{{is(0, low, uint32(w.PID))}}, killsProcess}
 	if !w.Files {
@@ -47,18 +50,30 @@ func (w Worker) rules() map[string]rule {
 
 // Values of arguments.
 const (
-	protExec     = 0x4
-	mapPrivate   = 0x02
-	mapAnonymous = 0x20
-	mapKinds     = 0x23     // MAP_SHARED, MAP_PRIVATE and MAP_ANONYMOUS
-	threadFlags  = 0x050f00 // with which the Go runtime makes a thread, on some processors with setTLS
-	setTLS       = 0x080000
+	protReadWrite = 0x3
+	mapPrivate    = 0x02
+	mapAnonymous  = 0x20
+	mapFixed      = 0x10
+	mapNoReserve  = 0x4000
+	threadFlags   = 0x050f00 // with which the Go runtime makes a thread, on some processors with setTLS
+	setTLS        = 0x080000
+
+	futexWait       = 0
+	futexWake       = 1
+	futexWaitBitset = 9
+	futexWakeBitset = 10
+	futexPrivate    = 128
+	futexRealTime   = 256
 )
+
+// madviseKinds are what the Go runtime advises: MADV_DONTNEED, MADV_FREE, MADV_HUGEPAGE,
+// MADV_NOHUGEPAGE and MADV_COLLAPSE.
+var madviseKinds = []uint32{4, 8, 14, 15, 25}
 
 // runtimeCalls are what the Go runtime calls, besides those that depend on arguments.
 var runtimeCalls = []string{
-	"clock_gettime", "clock_nanosleep", "close", "epoll_ctl", "epoll_pwait", "epoll_wait", "exit", "exit_group", "futex", "getpid",
-	"getrandom", "gettid", "gettimeofday", "madvise", "munmap", "nanosleep", "read", "readv", "restart_syscall", "rt_sigaction",
+	"clock_gettime", "clock_nanosleep", "close", "epoll_ctl", "epoll_pwait", "epoll_wait", "exit", "exit_group", "getpid",
+	"getrandom", "gettid", "gettimeofday", "munmap", "nanosleep", "read", "readv", "restart_syscall", "rt_sigaction",
 	"rt_sigprocmask", "rt_sigreturn", "sched_yield", "sigaltstack", "write", "writev",
 }
 

@@ -38,6 +38,9 @@ type Proxy struct {
 	// MaxRequests limits the requests and streams in flight to one sandbox;
 	// 0 is DefaultRequests.
 	MaxRequests int
+	// Services answer for ports that no program inside serves, such as an API of the sandbox. They
+	// authenticate requests themselves, and find the name of the sandbox with [ServiceName]. Nil: none.
+	Services map[int]http.Handler
 	// Stall is how long a client may read none of the data that is pending for it
 	// before its connection is closed; 0 is DefaultStall. A stream without
 	// pending data may stay silent for any time.
@@ -112,12 +115,25 @@ func (p *Proxy) stallTimeout() time.Duration {
 	return DefaultStall
 }
 
+type serviceKey struct{}
+
+// ServiceName returns the name of the sandbox in the Host of a request to one of [Proxy].Services; empty: it
+// is no such request.
+func ServiceName(ctx context.Context) string {
+	name, _ := ctx.Value(serviceKey{}).(string)
+	return name
+}
+
 // ServeHTTP forwards a request to the port that its Host names, or responds with the reason why not.
 func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	p.initialize()
+	name, ok := p.Names.Parse(r.Host)
+	if h := p.Services[name.Port]; ok && h != nil {
+		h.ServeHTTP(rw, r.WithContext(context.WithValue(r.Context(), serviceKey{}, name.Project)))
+		return
+	}
 	w := newWriter(rw, p.stallTimeout())
 	defer w.finish()
-	name, ok := p.Names.Parse(r.Host)
 	if !ok {
 		p.writeFault(w, r, p.newMisdirectedFault(r.Host))
 		return

@@ -12,6 +12,9 @@ import (
 // false if another process holds it. On systems without file locks it returns ErrUnsupported.
 func Try(f *os.File) (bool, error) { return tryLock(f) }
 
+// Release releases the lock of a file that stays open.
+func Release(f *os.File) error { return unlock(f) }
+
 // Poll calls Try until it succeeds, or until ctx is done; then it returns the cause of ctx. It works
 // on every system and blocks no thread, unlike Wait.
 func Poll(ctx context.Context, f *os.File) error { return poll(ctx, f, Try) }

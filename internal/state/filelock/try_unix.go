@@ -19,3 +19,5 @@ func tryFlock(f *os.File, how int) (bool, error) {
 	}
 	return err == nil, err
 }
+
+func unlock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }

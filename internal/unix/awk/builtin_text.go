@@ -194,8 +194,6 @@ func (c *compiler) compileSplit(e *builtinExpr) numFn {
 		p := sep()
 		a := arr()
 		spans, _ = p.find(in, t, 0, maxFields, spans[:0])
-		in.charge(int64(cap(spans)) * 8)
-		in.flushCharges()
 		in.deleteAll(a)
 		copyOut := len(t) > 256
 		for i, sp := range spans {
@@ -210,8 +208,8 @@ func (c *compiler) compileSplit(e *builtinExpr) numFn {
 			in.setSeparators(seps(), t, spans)
 		}
 		n := len(spans)
-		in.charge(-int64(cap(spans)) * 8)
 		if cap(spans) > 1024 {
+			in.charge(-int64(cap(spans)) * spanSize)
 			spans = nil
 		}
 		return float64(n)

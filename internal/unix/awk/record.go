@@ -66,13 +66,9 @@ const valueCost = 48
 
 // splitTo finds at least need fields.
 func (in *interp) splitTo(need int) {
-	before := cap(in.spans)
 	in.spans, in.resume = in.split.find(in, in.rec, in.resume, need, in.spans)
 	if in.resume < 0 {
 		in.done = true
-	}
-	if n := cap(in.spans) - before; n > 0 {
-		in.charge(int64(n) * 8)
 	}
 	in.tick(1)
 }
@@ -231,6 +227,21 @@ func (in *interp) setField(line, i int, v value) {
 	in.valid = false
 }
 
+// appendSpan appends a field. It charges the slice before it grows.
+func (in *interp) appendSpan(spans []span, s span) []span {
+	if have := cap(spans); len(spans) == have {
+		more := max(64, 2*have)
+		in.charge(int64(more) * spanSize)
+		in.flushCharges()
+		spans = append(make([]span, 0, more), spans...)
+		in.charge(-int64(have) * spanSize)
+	}
+	return append(spans, s)
+}
+
+// spanSize is the size of a span in memory, in bytes.
+const spanSize = 8
+
 // fieldIndex checks the number of a field.
 func (in *interp) fieldIndex(line int, n float64) int {
 	if n < 0 {
@@ -264,7 +275,7 @@ func (blankSplitter) find(in *interp, s string, i, need int, spans []span) ([]sp
 		for i < len(s) && s[i] != ' ' && s[i] != '\t' && s[i] != '\n' {
 			i++
 		}
-		spans = append(spans, span{int32(b), int32(i)})
+		spans = in.appendSpan(spans, span{int32(b), int32(i)})
 	}
 }
 
@@ -291,9 +302,9 @@ func (p charSplitter) find(in *interp, s string, i, need int, spans []span) ([]s
 		}
 		if n < 0 {
 			in.tickBytes(len(s) - start)
-			return append(spans, span{int32(i), int32(len(s))}), -1
+			return in.appendSpan(spans, span{int32(i), int32(len(s))}), -1
 		}
-		spans = append(spans, span{int32(i), int32(i + n)})
+		spans = in.appendSpan(spans, span{int32(i), int32(i + n)})
 		i += n + 1
 	}
 }
@@ -314,13 +325,12 @@ type eachSplitter struct{}
 // find implements splitter.
 func (eachSplitter) find(in *interp, s string, i, _ int, spans []span) ([]span, int) {
 	in.tickBytes(len(s) * 8)
-	in.chargeTemp(len(s) * 8)
 	for i < len(s) {
 		w := 1
 		if in.utf8 && s[i] >= utf8.RuneSelf {
 			_, w = utf8.DecodeRuneInString(s[i:])
 		}
-		spans = append(spans, span{int32(i), int32(i + w)})
+		spans = in.appendSpan(spans, span{int32(i), int32(i + w)})
 		i += w
 	}
 	return spans, -1
@@ -344,10 +354,10 @@ func (p regexSplitter) find(in *interp, s string, i, _ int, spans []span) ([]spa
 			at = caps[1] + 1
 			continue
 		}
-		spans = append(spans, span{int32(from), int32(caps[0])})
+		spans = in.appendSpan(spans, span{int32(from), int32(caps[0])})
 		from, at = caps[1], caps[1]
 	}
-	return append(spans, span{int32(from), int32(len(s))}), -1
+	return in.appendSpan(spans, span{int32(from), int32(len(s))}), -1
 }
 
 // patternSplitter makes every match of a regular expression a field (FPAT).
@@ -365,7 +375,7 @@ func (p patternSplitter) find(in *interp, s string, i, _ int, spans []span) ([]s
 			i = caps[1] + 1
 			continue
 		}
-		spans = append(spans, span{int32(caps[0]), int32(caps[1])})
+		spans = in.appendSpan(spans, span{int32(caps[0]), int32(caps[1])})
 		last, i = caps[1], caps[1]
 		if caps[0] == caps[1] {
 			i++
@@ -391,7 +401,7 @@ func (p widthSplitter) find(in *interp, s string, i, _ int, spans []span) ([]spa
 		if w >= 0 {
 			end = i + in.charOffset(s[i:], w)
 		}
-		spans = append(spans, span{int32(i), int32(end)})
+		spans = in.appendSpan(spans, span{int32(i), int32(end)})
 		i = end
 	}
 	return spans, -1

@@ -55,6 +55,18 @@ func (a *account) alloc(n int64) {
 	}
 }
 
+// free frees n bytes that were charged.
+func (a *account) free(n int64) {
+	if a.charged < n {
+		a.pending -= n
+		return
+	}
+	a.charged -= n
+	if a.budget != nil {
+		a.budget.Free(n)
+	}
+}
+
 // setLive frees everything charged except live bytes, the measured amount still in use.
 func (a *account) setLive(live int64) {
 	if a.charged > live {

@@ -37,15 +37,41 @@ func (e *Encoder) Encode(v Value) error {
 	return e.err
 }
 
-// flushOrCharge writes out the buffer, or charges it if there is no writer.
-func (e *Encoder) flushOrCharge() {
+// reserve makes room for n bytes and some more: it writes out the buffer, or charges what it grows by if
+// there is no writer.
+func (e *Encoder) reserve(n int) {
 	if e.w != nil {
-		e.flush()
+		if len(e.buf) >= flushSize {
+			e.flush()
+		}
 		return
 	}
-	e.alloc(int64(len(e.buf) - e.paid))
-	e.paid = len(e.buf)
+	n += reserved
+	have := cap(e.buf)
+	if have-len(e.buf) >= n {
+		return
+	}
+	more := max(len(e.buf)+n, have+have/2)
+	e.alloc(int64(more))
+	e.buf = append(make([]byte, 0, more), e.buf...)
+	e.free(int64(e.paid))
+	e.paid = more
 }
+
+// writeText prints a text as it is.
+func (e *Encoder) writeText(s string) {
+	for e.w != nil && len(s) > flushSize {
+		e.reserve(0)
+		e.buf = append(e.buf, s[:flushSize]...)
+		s = s[flushSize:]
+	}
+	e.reserve(len(s))
+	e.buf = append(e.buf, s...)
+}
+
+// reserved is the number of bytes that can be appended after reserve, besides those that it was asked
+// for.
+const reserved = 256
 
 // flush writes out the buffer; the first error is kept.
 func (e *Encoder) flush() {
@@ -65,9 +91,7 @@ func (e *Encoder) writeValue(v Value, depth int) {
 		e.buf = append(e.buf, "<skipped: too deep>"...)
 		return
 	}
-	if len(e.buf) >= e.paid+flushSize {
-		e.flushOrCharge()
-	}
+	e.reserve(depth * len(e.f.Indent))
 	switch v := v.(type) {
 	case *Array:
 		e.writeArray(v, depth)
@@ -117,6 +141,7 @@ func (e *Encoder) writeScalar(v Value) {
 	case float64:
 		e.buf = appendNumber(e.buf, v)
 	case *Number:
+		e.reserve(len(v.text))
 		e.buf = append(e.buf, v.text...)
 	case string:
 		e.writeString(v)
@@ -218,15 +243,13 @@ func (e *Encoder) writeString(s string) {
 			i++
 			continue
 		}
-		e.buf = append(e.buf, s[from:i]...)
+		e.writeText(s[from:i])
 		e.tick(1)
 		i += e.writeEscape(s[i:])
 		from = i
-		if len(e.buf) >= e.paid+flushSize {
-			e.flushOrCharge()
-		}
 	}
-	e.buf = append(append(e.buf, s[from:]...), '"')
+	e.writeText(s[from:])
+	e.buf = append(e.buf, '"')
 }
 
 // writeEscape prints the first character of s as an escape and returns its length.
@@ -263,5 +286,7 @@ func (m *machine) toJSON(v Value) string {
 	e := Encoder{account: m.account}
 	e.writeValue(v, 0)
 	m.alloc(int64(len(e.buf)) + valueSize)
-	return string(e.buf)
+	text := string(e.buf)
+	e.free(int64(e.paid))
+	return text
 }

@@ -26,6 +26,9 @@ const (
 	maxChain   = 10000 // operators in a row
 )
 
+// nodeSize is what the nodes of one level of nesting take in memory, in bytes.
+const nodeSize = 64
+
 // parser parses programs by operator precedence. Errors unwind it by panic.
 type parser struct {
 	lexer
@@ -88,6 +91,7 @@ func (p *parser) enterNesting() {
 		p.raiseError("syntax error, nested too deeply")
 	}
 	p.acct.tick(1)
+	p.acct.alloc(nodeSize)
 }
 
 // leaveNesting ends a level of nesting.

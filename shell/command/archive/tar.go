@@ -186,6 +186,10 @@ func (tarStop) Error() string { return "stopped" }
 
 func runTar(p *kernel.Proc) int {
 	j := &tarJob{p: p, file: "-", width: 19, removed: map[string]bool{}, owners: account.NewDatabase(p), zone: datetime.LocalZone(p)}
+	if len(p.Args) > 1 && len(p.Args[1]) > option.MaxBundle && p.Args[1][0] != '-' {
+		j.reportUsage("too many options in one argument")
+		return 2
+	}
 	args, short := tarOldStyle(p.Args[1:])
 	if short != 0 {
 		j.reportUsage("Old option '%c' requires an argument.", short)
@@ -293,8 +297,12 @@ func (j *tarJob) parseOne(a string, rest []string) ([]option.Setting, int, strin
 }
 
 func (j *tarJob) addMember(name string) {
+	j.p.Alloc(2 * tarMemberSize) // the slice may grow to twice the size that it needs
 	j.members = append(j.members, tarMember{name: name, dir: j.dir})
 }
+
+// tarMemberSize is the size of a tarMember in memory, in bytes.
+const tarMemberSize = 48
 
 // check checks the combination of options.
 func (j *tarJob) check() bool {

@@ -36,6 +36,9 @@ type seqNumber struct {
 	width int
 }
 
+// maxSeqDigits is the largest length of a number, and the largest number of its decimals.
+const maxSeqDigits = 1 << 16
+
 func parseSeqNumber(s string) (n seqNumber, ok bool) {
 	t := strings.TrimLeft(s, " \t\n\v\f\r+")
 	v, err := strconv.ParseFloat(normalizeHexFloat(t), 64)
@@ -59,7 +62,7 @@ func parseSeqNumber(s string) (n seqNumber, ok bool) {
 	}
 	if hasExp {
 		e, _ := strconv.Atoi(exp)
-		n.prec = max(0, n.prec-e)
+		n.prec = min(max(0, n.prec-e), maxSeqDigits)
 		n.width = len(strconv.FormatFloat(v, 'f', n.prec, 64))
 	}
 	return n, true
@@ -151,6 +154,10 @@ func (job *seqJob) parseOperands(p *kernel.Proc, args []string) bool {
 	one := seqNumber{v: 1, text: "1", width: 1}
 	job.first, job.step = one, one
 	for i, s := range args {
+		if len(s) > maxSeqDigits {
+			p.Errorf("a number of %d digits is too long", len(s))
+			return false
+		}
 		n, ok := parseSeqNumber(s)
 		switch {
 		case !ok:

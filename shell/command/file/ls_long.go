@@ -68,11 +68,14 @@ func (l *lister) formatDate(t time.Time) string {
 func (l *lister) printLong(list []lsEntry, f frills) {
 	rows := make([]lsRow, len(list))
 	l.p.Alloc(int64(len(list)) * 200)
+	dates := int64(0)
 	var w struct{ links, user, group, author, size int }
 	for i := range list {
 		l.p.Tick(8)
 		rows[i] = l.newRow(&list[i])
 		r := &rows[i]
+		dates += int64(len(r.date))
+		l.p.Alloc(int64(len(r.date)))
 		w.links = max(w.links, len(r.links))
 		w.user = max(w.user, terminal.TextWidth(r.user))
 		w.group = max(w.group, terminal.TextWidth(r.group))
@@ -95,7 +98,7 @@ func (l *lister) printLong(list []lsEntry, f frills) {
 		l.longName(e)
 		_ = l.p.Out().WriteByte(l.eol) // Flush reports the error
 	}
-	l.p.Free(int64(len(list)) * 200)
+	l.p.Free(int64(len(list))*200 + dates)
 }
 
 func (l *lister) ownerCell(s string, width int) string {

@@ -184,15 +184,24 @@ func (j *statJob) printFile(terse bool) {
 		}
 	}
 	if text := j.expandFormat(format); !j.stop {
-		_, _ = j.p.Out().WriteString(text + j.newline) // Flush reports the error
+		_, _ = j.p.Out().WriteString(text) // Flush reports the error, here and below
+		_, _ = j.p.Out().WriteString(j.newline)
 	}
 }
 
 // expandFormat expands the sequences of a format.
 func (j *statJob) expandFormat(f string) string {
 	var b strings.Builder
+	charged := int64(0)
 	for i := 0; i < len(f); i++ {
 		j.p.Tick(1)
+		if b.Cap()-b.Len() < statTextSize && len(f) > statTextSize { // it grows to twice its size
+			n := 2*int64(b.Cap()) + 2*statTextSize
+			j.p.Alloc(n)
+			b.Grow(int(n) / 2)
+			j.p.Free(charged)
+			charged = n
+		}
 		switch {
 		case f[i] == '\\' && j.escapes:
 			text, used := j.parseEscape(f[i:])
@@ -206,8 +215,12 @@ func (j *statJob) expandFormat(f string) string {
 			i += used - 1
 		}
 	}
+	j.p.Free(charged) // the caller writes the text at once
 	return b.String()
 }
+
+// statTextSize is the size of the text of most sequences, in bytes.
+const statTextSize = 4 << 10
 
 // parseEscape parses a backslash sequence of --printf.
 func (j *statJob) parseEscape(s string) (text string, used int) {

@@ -232,5 +232,6 @@ func (job *dateJob) printLines(p *kernel.Proc) int {
 }
 
 func (job *dateJob) printDate(p *kernel.Proc, t time.Time) {
-	_, _ = p.Out().WriteString(datetime.Format(p, t.In(job.zone), job.format) + "\n") // Flush reports the error
+	_, _ = p.Out().WriteString(datetime.Format(p, t.In(job.zone), job.format)) // Flush reports the error, here and below
+	_ = p.Out().WriteByte('\n')
 }

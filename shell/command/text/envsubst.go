@@ -1,6 +1,8 @@
 package text
 
 import (
+	"bufio"
+	"io"
 	"slices"
 
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
@@ -37,7 +39,7 @@ func runEnvsubst(p *kernel.Proc) int {
 			p.Errorf("missing arguments")
 			return 1
 		}
-		expandVars([]byte(args[0]), func(name string) (string, bool) {
+		expandVars(bufio.NewWriter(io.Discard), []byte(args[0]), func(name string) (string, bool) {
 			_, _ = p.Out().WriteString(name + "\n") // Flush reports the error
 			return "", false
 		})
@@ -45,7 +47,7 @@ func runEnvsubst(p *kernel.Proc) int {
 	}
 	var only []string
 	if len(args) == 1 {
-		expandVars([]byte(args[0]), func(name string) (string, bool) {
+		expandVars(bufio.NewWriter(io.Discard), []byte(args[0]), func(name string) (string, bool) {
 			only = append(only, name)
 			return "", false
 		})
@@ -53,13 +55,13 @@ func runEnvsubst(p *kernel.Proc) int {
 	l := stream.NewLineReader(p, p.Stdin, '\n')
 	defer l.Close()
 	for line := l.Next(); line != nil; line = l.Next() {
-		out := expandVars(line, func(name string) (string, bool) {
+		p.Tick(1 + len(line)/64)
+		expandVars(p.Out(), line, func(name string) (string, bool) {
 			if len(args) == 1 && !slices.Contains(only, name) {
 				return "", false
 			}
 			return p.Getenv(name), true
 		})
-		_, _ = p.Out().Write(out) // Flush reports the error
 	}
 	if err := l.Err(); err != nil {
 		p.Errorf("error while reading \"standard input\": %s", program.Reason(err))
@@ -68,13 +70,12 @@ func runEnvsubst(p *kernel.Proc) int {
 	return 0
 }
 
-// expandVars replaces $NAME and ${NAME} by the result of value; where value returns false,
-// the reference stays.
-func expandVars(s []byte, value func(name string) (string, bool)) []byte {
-	var out []byte
+// expandVars writes a text with the results of value in place of $NAME and ${NAME}; where value returns
+// false, the reference stays. Flush of out reports errors.
+func expandVars(out *bufio.Writer, s []byte, value func(name string) (string, bool)) {
 	for i := 0; i < len(s); {
 		if s[i] != '$' {
-			out = append(out, s[i])
+			_ = out.WriteByte(s[i])
 			i++
 			continue
 		}
@@ -95,16 +96,15 @@ func expandVars(s []byte, value func(name string) (string, bool)) []byte {
 			end++
 		}
 		if name == "" {
-			out = append(out, s[i])
+			_ = out.WriteByte(s[i])
 			i++
 			continue
 		}
 		if v, ok := value(name); ok {
-			out = append(out, v...)
+			_, _ = out.WriteString(v)
 		} else {
-			out = append(out, s[i:end]...)
+			_, _ = out.Write(s[i:end])
 		}
 		i = end
 	}
-	return out
 }

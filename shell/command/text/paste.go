@@ -54,6 +54,7 @@ func runPaste(p *kernel.Proc) int {
 		case 'z':
 			j.eol = 0
 		case 'd':
+			p.Alloc(16 * int64(len(o.Value)))
 			if j.delims, ok = parseDelims(o.Value); !ok {
 				p.Errorf("delimiter list ends with an unescaped backslash: %s", o.Value)
 				return 1
@@ -73,7 +74,7 @@ func runPaste(p *kernel.Proc) int {
 
 // parseDelims parses the list of -d.
 func parseDelims(list string) ([]string, bool) {
-	var out []string
+	out := make([]string, 0, len(list))
 	for len(list) > 0 {
 		if list[0] != '\\' {
 			_, w := utf8.DecodeRuneInString(list)

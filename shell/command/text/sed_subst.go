@@ -6,6 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/internal/unix/regex"
 	"github.com/atoll-sandbox/atoll/shell/command/internal/character"
 )
@@ -42,6 +43,9 @@ type sedReplacement struct {
 	turn  sedCase
 }
 
+// sedReplacementSize is the size of a part in memory, in bytes.
+const sedReplacementSize = 48
+
 // parseSubstitution parses the arguments of s.
 func (s *sedParser) parseSubstitution(cmd *sedCommand) error {
 	delim := s.next()
@@ -61,7 +65,8 @@ func (s *sedParser) parseSubstitution(cmd *sedCommand) error {
 	}
 	sub := &sedSubst{nth: 1}
 	cmd.subst = sub
-	sub.parse([]byte(*replacement))
+	s.p.Alloc(4 * int64(len(*replacement)))
+	sub.parse([]byte(*replacement), s.p)
 	flags, err := s.parseSubstFlags(sub)
 	if err != nil {
 		return err
@@ -125,11 +130,16 @@ func (s *sedParser) parseSubstFlags(sub *sedSubst) (flags string, err error) {
 }
 
 // parse splits a replacement into parts.
-func (sub *sedSubst) parse(raw []byte) {
+func (sub *sedSubst) parse(raw []byte, p *kernel.Proc) {
 	var text []byte
+	add := func(part sedReplacement) {
+		p.Tick(1)
+		p.Alloc(2 * sedReplacementSize) // the slice may grow to twice the size that it needs
+		sub.parts = append(sub.parts, part)
+	}
 	flush := func() {
 		if len(text) > 0 {
-			sub.parts = append(sub.parts, sedReplacement{text: text, group: -1})
+			add(sedReplacement{text: text, group: -1})
 			text = nil
 		}
 	}
@@ -138,7 +148,7 @@ func (sub *sedSubst) parse(raw []byte) {
 		c := raw[i]
 		if c == '&' {
 			flush()
-			sub.parts = append(sub.parts, sedReplacement{group: 0})
+			add(sedReplacement{group: 0})
 			continue
 		}
 		if c != '\\' || i+1 == len(raw) {
@@ -154,12 +164,12 @@ func (sub *sedSubst) parse(raw []byte) {
 		switch c := raw[i]; {
 		case character.IsDigit(int(c)):
 			flush()
-			sub.parts = append(sub.parts, sedReplacement{group: int(c - '0')})
+			add(sedReplacement{group: int(c - '0')})
 			sub.refs = max(sub.refs, int(c-'0'))
 		case strings.IndexByte("ULulE", c) >= 0:
 			flush()
 			turn := sedUpper + sedCase(strings.IndexByte("ULulE", c))
-			sub.parts = append(sub.parts, sedReplacement{group: -1, turn: turn})
+			add(sedReplacement{group: -1, turn: turn})
 			sub.literal = false
 		case c == 'n':
 			text = append(text, '\n')
@@ -182,6 +192,7 @@ func (s *sedParser) parseTransliteration(cmd *sedCommand) error {
 		if text == nil {
 			return s.errorf("unterminated `y' command")
 		}
+		s.p.Alloc(letterCost * int64(len(*text)))
 		sides[i] = decodeLetters(*text)
 	}
 	if len(sides[0]) != len(sides[1]) {
@@ -196,6 +207,10 @@ func (s *sedParser) parseTransliteration(cmd *sedCommand) error {
 	cmd.bytes = newByteTable(cmd.table)
 	return s.expectEndOfCommand()
 }
+
+// letterCost is what a letter of an argument takes while it is decoded, in bytes: its rune, in a slice
+// that may grow to twice its size, and copies of the text.
+const letterCost = 12
 
 // decodeLetters returns the characters of one argument of y.
 func decodeLetters(text string) []rune {

@@ -80,10 +80,14 @@ func runTr(p *kernel.Proc) int {
 		return 1
 	}
 	warn := func(msg string) { p.Errorf("%s", msg) }
-	set1, msg := parseTrSet(sets[0], warn)
+	alloc := func(n int) {
+		p.Tick(1)
+		p.Alloc(int64(n))
+	}
+	set1, msg := parseTrSet(sets[0], alloc, warn)
 	var set2 *trSet
 	if msg == "" && len(sets) == 2 {
-		set2, msg = parseTrSet(sets[1], warn)
+		set2, msg = parseTrSet(sets[1], alloc, warn)
 	}
 	if msg == "" {
 		msg = j.buildTables(set1, set2)

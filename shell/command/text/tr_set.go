@@ -12,7 +12,8 @@ import (
 // trSet is a parsed set of tr: items that stand for bytes in order.
 type trSet struct {
 	items []trItem
-	fill  int // index of the [x*] that fills the set, or -1
+	fill  int         // index of the [x*] that fills the set, or -1
+	alloc func(n int) // charges n bytes
 }
 
 // trItem is a run of bytes in a set.
@@ -21,6 +22,15 @@ type trItem struct {
 	class  string // of [:class:]
 	equiv  bool   // [=c=]
 	repeat int    // repetitions of bytes[0], for [c*n]
+}
+
+// trItemSize is the size of an item in memory, in bytes.
+const trItemSize = 72
+
+// add appends an item; the slice may grow to twice the size that it needs.
+func (s *trSet) add(it trItem) {
+	s.alloc(2 * (trItemSize + len(it.bytes)))
+	s.items = append(s.items, it)
 }
 
 func (it trItem) size() int {
@@ -42,6 +52,11 @@ func (s *trSet) size() int {
 
 // list returns the bytes of the set in order, at most limit.
 func (s *trSet) list(limit int) []byte {
+	size := min(s.size(), max(limit, 1<<16))
+	for _, it := range s.items {
+		size += len(it.bytes)
+	}
+	s.alloc(2 * size)
 	var b []byte
 	for i, it := range s.items {
 		n := it.repeat
@@ -68,7 +83,7 @@ type trChar struct {
 
 // unescapeTr resolves the backslashes of a set.
 func unescapeTr(s string, warn func(string)) []trChar {
-	var out []trChar
+	out := make([]trChar, 0, len(s))
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' {
 			out = append(out, trChar{s[i], false})
@@ -105,9 +120,10 @@ func unescapeTr(s string, warn func(string)) []trChar {
 }
 
 // parseTrSet parses a set; msg is the message of an error.
-func parseTrSet(s string, warn func(string)) (set *trSet, msg string) {
+func parseTrSet(s string, alloc func(int), warn func(string)) (set *trSet, msg string) {
+	alloc(2 * len(s))
 	chars := unescapeTr(s, warn)
-	set = &trSet{fill: -1}
+	set = &trSet{fill: -1, alloc: alloc}
 	for len(chars) > 0 {
 		used, msg := set.parseBracket(chars)
 		if msg != "" {
@@ -126,11 +142,11 @@ func parseTrSet(s string, warn func(string)) (set *trSet, msg string) {
 			for c := int(lo); c <= int(hi); c++ {
 				b = append(b, byte(c))
 			}
-			set.items = append(set.items, trItem{bytes: b})
+			set.add(trItem{bytes: b})
 			chars = chars[3:]
 			continue
 		}
-		set.items = append(set.items, trItem{bytes: []byte{chars[0].c}})
+		set.add(trItem{bytes: []byte{chars[0].c}})
 		chars = chars[1:]
 	}
 	return set, ""
@@ -191,7 +207,7 @@ func (s *trSet) addNamed(inner []trChar, kind byte, used int) (int, string) {
 			}
 			return 0, ""
 		}
-		s.items = append(s.items, trItem{bytes: b, equiv: true})
+		s.add(trItem{bytes: b, equiv: true})
 		return used, ""
 	}
 	if name == "" {

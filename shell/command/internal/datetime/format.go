@@ -16,8 +16,16 @@ const maxDateWidth = 4096
 // Format formats t like strftime, with the flags of GNU date: %-d %_H %03N %^a.
 func Format(p *kernel.Proc, t time.Time, format string) string {
 	var b strings.Builder
+	charged := int64(0)
 	for i := 0; i < len(format); i++ {
 		p.Tick(1)
+		if b.Cap()-b.Len() < 2*maxDateWidth && len(format) > maxDateWidth { // it grows to twice its size
+			n := 2*int64(b.Cap()) + 4*maxDateWidth
+			p.Alloc(n)
+			b.Grow(int(n) / 2)
+			p.Free(charged)
+			charged = n
+		}
 		if format[i] != '%' {
 			b.WriteByte(format[i])
 			continue
@@ -36,6 +44,7 @@ func Format(p *kernel.Proc, t time.Time, format string) string {
 		b.WriteString(text)
 		i += used - 1
 	}
+	p.Free(charged) // the caller writes the text at once
 	return b.String()
 }
 

@@ -73,6 +73,7 @@ func (s Parser) Parse(p *kernel.Proc) (opts []Setting, operands []string, ok boo
 			if err != "" {
 				return nil, nil, s.reportError(p, err)
 			}
+			p.Alloc(2 * settingSize * int64(len(list))) // the slice may grow to twice the size that it needs
 			opts, args = append(opts, list...), args[used:]
 		case s.StopAtOperand:
 			return opts, append(append(operands, a), args...), true
@@ -144,6 +145,12 @@ func sameKey(list []Option) bool {
 	return true
 }
 
+// MaxBundle is the largest number of short options in one argument.
+const MaxBundle = 4096
+
+// settingSize is the size of a Setting in memory, in bytes.
+const settingSize = 64
+
 // ParseShort parses the bundle of short options a; rest are the arguments after it. It returns how many
 // of those it used, and the message of an error.
 func (s Parser) ParseShort(a string, rest []string) (list []Setting, used int, msg string) {
@@ -154,6 +161,9 @@ func (s Parser) ParseShort(a string, rest []string) (list []Setting, used int, m
 	}
 	bundle := a[1:]
 	for i := range len(bundle) {
+		if i == MaxBundle {
+			return nil, 0, "too many options in one argument"
+		}
 		c := rune(bundle[i])
 		o, found := s.FindShort(c)
 		if !found {

@@ -1,12 +1,13 @@
-package app
+// Package version has the version of the running program.
+package version
 
 import (
 	"runtime"
 	"runtime/debug"
 )
 
-// versionInfo describes the build of this binary.
-type versionInfo struct {
+// Info describes a build of atoll.
+type Info struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
 	Time     string `json:"time,omitempty"`
@@ -15,8 +16,9 @@ type versionInfo struct {
 	Platform string `json:"platform"`
 }
 
-func BuildVersion() versionInfo {
-	v := versionInfo{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+// Build returns the version of the running program.
+func Build() Info {
+	v := Info{Version: "devel", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return v
@@ -38,7 +40,7 @@ func BuildVersion() versionInfo {
 }
 
 // String returns the version on one line.
-func (v versionInfo) String() string {
+func (v Info) String() string {
 	revision := ""
 	if v.Revision != "" {
 		revision = " (" + v.Revision[:min(12, len(v.Revision))] + ")"

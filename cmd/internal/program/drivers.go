@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"path/filepath"
@@ -14,19 +14,19 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
 )
 
-// wiring returns what the commands use without importing it.
-func wiring() app.Wiring {
+// Wiring returns what the commands use without importing it.
+func Wiring() app.Wiring {
 	return app.Wiring{
-		NewDrivers:  drivers,
+		NewDrivers:  Drivers,
 		NewInMemory: func() atoll.Driver { return &virtual.Driver{LimitHeap: true} },
 		NewRescuer:  pairing.NewRescuer,
 	}
 }
 
-// drivers returns all drivers, configured by c. They keep their files in home, so that
+// Drivers returns all drivers, configured by c. They keep their files in home, so that
 // the next run of atoll finds them. No driver does anything before it is used. The first is the
 // default; a project takes the first that runs real programs, so stronger isolation comes first.
-func drivers(c *config.Config, home string) []atoll.Driver {
+func Drivers(c *config.Config, home string) []atoll.Driver {
 	return []atoll.Driver{
 		&virtual.Driver{Dir: filepath.Join(home, "sandboxes"), SealOthers: config.Get[bool](c, "virtual.seal")},
 		microvmDriver(c, home),

@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// ResumeSession continues the session of a process that has ended or has left it, from its Job.Journal. The
+// job must be as that of [StartSession], but for its Turn, which is the journal's. The recorded output is
+// handled again, so that Job.Emit receives every event of the session from the first one on.
+//
+// It returns ErrNotFound if the journal is incomplete, and ErrUnsupported for a sandbox that is no
+// atoll.CommandResumer. That the agent's process does not exist any more is an Outcome.
+func ResumeSession(ctx context.Context, j Job) (*Session, error) {
+	start, inputs, err := readJournal(j.Journal)
+	if err != nil {
+		return nil, err
+	}
+	j.Turn = start.Turn
+	if err := j.checkAndFillDefaults(); err != nil {
+		return nil, err
+	}
+	resumer, ok := atoll.As[atoll.CommandResumer](j.Sandbox)
+	if !ok {
+		return nil, fmt.Errorf("%w: commands in this sandbox end with their connection", atoll.ErrUnsupported)
+	}
+	s := newSession(j)
+	if err := s.serveAgain(ctx, start); err != nil {
+		s.services.close()
+		return nil, err
+	}
+	if s.journal, err = openJournal(j.Journal); err != nil {
+		s.services.close()
+		return nil, err
+	}
+	s.replay, s.resumes = inputs, true
+	s.stdin.add(start.Stdin)
+	s.conversation = j.Agent.NewConversation(&s.job.Turn, start.Environment)
+	s.runProcess(ctx, atoll.Cmd{ID: start.Process, Args: []string{j.Agent.Name()}, Timeout: -1}, func(run context.Context, cmd atoll.Cmd, out *lineWriter) (atoll.Exit, error) {
+		received := atoll.Resumption{Stdout: s.journal.stdout.size, Stderr: s.journal.stderr.size, Stdin: s.continueInput}
+		if err := s.replayOutput(out); err != nil {
+			return atoll.Exit{}, err
+		}
+		cmd.Stdin = nil // continueInput returns it
+		return resumer.ResumeExec(run, cmd, received)
+	})
+	return s, nil
+}
+
+// serveAgain serves the model and the tools at the addresses that the agent knows.
+func (s *Session) serveAgain(ctx context.Context, start sessionStart) error {
+	if start.Model != "" {
+		if s.job.Model == nil {
+			return fmt.Errorf("%w: the session needs its model", atoll.ErrInvalid)
+		}
+		if err := retryListen(ctx, func() error {
+			_, err := s.services.serveModel(ctx, s.job.Sandbox, start.Model, s.job.Model)
+			return err
+		}); err != nil {
+			return fmt.Errorf("the model endpoint: %w", err)
+		}
+	}
+	if start.Tools != "" && s.job.Tools != nil {
+		if err := retryListen(ctx, func() error {
+			_, err := s.services.serveTools(ctx, s.job.Sandbox, start.Tools, s.job.Tools)
+			return err
+		}); err != nil {
+			return fmt.Errorf("the tools: %w", err)
+		}
+	}
+	return nil
+}
+
+// Attempts to listen at a former address: the guest may not have noticed yet that its host is gone, or a
+// program may have the port for a moment.
+const (
+	listenAttempts = 50
+	listenWait     = 100 * time.Millisecond
+)
+
+// retryListen calls listen until it succeeds.
+func retryListen(ctx context.Context, listen func() error) error {
+	var err error
+	for range listenAttempts {
+		if err = listen(); err == nil || errors.Is(err, atoll.ErrUnsupported) || errors.Is(err, atoll.ErrNotFound) {
+			return err
+		}
+		t := time.NewTimer(listenWait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return context.Cause(ctx)
+		}
+	}
+	return err
+}
+
+// replayOutput handles the recorded output again.
+func (s *Session) replayOutput(out *lineWriter) error {
+	if err := errors.Join(s.journal.copyErrors(&s.stderr), s.journal.copyOutput(out)); err != nil {
+		return fmt.Errorf("the journal of the session: %w", err)
+	}
+	return s.doInLoop(context.Background(), func() error { // ends with the session
+		s.resumes = false
+		for _, q := range s.pending {
+			s.askDecision(q)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.current.stop != nil { // the agent was asked to stop before
+			s.startInterruptTimer(s.current)
+		}
+		return nil
+	})
+}
+
+// replayInputs tells the Conversation the recorded inputs that came after the lines handled so far.
+func (s *Session) replayInputs() {
+	for len(s.replay) > 0 && s.replay[0].After <= s.lineNum {
+		in := s.replay[0]
+		s.replay = s.replay[1:]
+		switch {
+		case in.Stop != nil:
+			s.mu.Lock()
+			s.current.stop = &stopReason{in.Stop.Outcome, in.Stop.Message}
+			s.mu.Unlock()
+			s.callConversation(func() { s.conversation.Interrupt(exchange{s}) })
+		case in.Decision != nil:
+			if q := s.findPending(in.ID); q != nil {
+				s.resolvePermission(q, *in.Decision, in.By)
+			}
+		}
+		s.checkResult()
+	}
+}
+
+// recordInput records an input of the Conversation in the journal, if there is one.
+func (s *Session) recordInput(in sessionInput) error {
+	if s.journal == nil {
+		return nil
+	}
+	in.After = s.lineNum
+	return s.journal.addInput(in)
+}
+
+// continueInput returns the standard input of the process behind what it has received.
+func (s *Session) continueInput(received int64) (io.Reader, error) {
+	if !s.stdin.skip(received) {
+		return nil, fmt.Errorf("%w: the agent has received %d bytes of input, more than it was sent", errBroken, received)
+	}
+	return s.stdin, nil
+}

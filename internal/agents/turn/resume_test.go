@@ -1,0 +1,152 @@
+package turn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
+)
+
+// startKept starts a turn that keeps itself, emits events, and waits to be left; it also has a journal.
+func startKept(t *testing.T, d *Registry, events ...agent.Event) *Turn {
+	t.Helper()
+	begun := make(chan struct{})
+	x := start(t, d, func(ctx context.Context, x *Turn) (agent.Result, error) {
+		x.Emit(textEvent("before"))
+		journal, err := x.Keep(map[string]string{"state": "saved"})
+		if err != nil {
+			return agent.Result{}, err
+		}
+		writeJournal(t, journal)
+		for _, e := range events {
+			x.Emit(e)
+		}
+		x.emitEvent(agent.Event{Type: agent.ClientToolCalled}) // not of the session
+		close(begun)
+		<-ctx.Done()
+		return agent.Result{}, context.Cause(ctx)
+	})
+	<-begun
+	return x
+}
+
+func writeJournal(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "start.json"), []byte("{}"), 0o600); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestResume closes a registry with a turn that keeps itself, and continues the turn in another: the events that were told
+// are not told again.
+func TestResume(t *testing.T) {
+	dir := t.TempDir()
+	first := open(t, Options{Dir: dir, Keep: true})
+	x := startKept(t, first, textEvent("one"), textEvent("two"))
+	first.closeNow(t)
+	if r, err := first.Get(alice, x.ID()); err != nil || r.State == Finished {
+		t.Fatalf("a turn that was left is %+v, %v", r, err)
+	}
+	second := open(t, Options{Dir: dir, Keep: true})
+	if list, err := second.List(alice, Filter{}); err != nil || len(list) != 1 || list[0].State == Finished {
+		t.Fatalf("before it is continued: %+v, %v", list, err)
+	}
+	second.Resume(func(l Left) (Work, error) {
+		var state map[string]string
+		if err := json.Unmarshal(l.State, &state); err != nil || state["state"] != "saved" || l.Record.ID != x.ID() {
+			t.Errorf("the state of %s is %q, %v", l.Record.ID, l.State, err)
+		}
+		return func(_ context.Context, again *Turn) (agent.Result, error) {
+			again.Emit(agent.Event{Type: agent.Warning, Text: "of its own"})
+			again.SkipTold()
+			for _, text := range []string{"one", "two", "three"} {
+				again.Emit(textEvent(text))
+			}
+			return agent.Result{Text: "done"}, nil
+		}, nil
+	})
+	var told []string
+	events := second.readEvents(t, x.ID(), 0)
+	for i, e := range events {
+		if e.Seq != int64(i+1) {
+			t.Errorf("event %d has the number %d", i+1, e.Seq)
+		}
+		if e.Text != "" {
+			told = append(told, e.Text)
+		}
+	}
+	if want := []string{"before", "one", "two", "of its own", "three"}; !slices.Equal(told, want) {
+		t.Errorf("the events tell %q, not %q", told, want)
+	}
+	if r := events[len(events)-1].Result; r == nil || r.Outcome != agent.OK || r.Text != "done" {
+		t.Errorf("the turn ended with %+v", r)
+	}
+	second.closeNow(t)
+	if _, err := os.Stat(second.keptDir(turnKey{alice, x.ID()})); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what was kept is left: %v", err)
+	}
+}
+
+// TestResumeFails ends a turn that can't be continued as crashed.
+func TestResumeFails(t *testing.T) {
+	dir := t.TempDir()
+	first := open(t, Options{Dir: dir, Keep: true})
+	x := startKept(t, first)
+	first.closeNow(t)
+	second := open(t, Options{Dir: dir, Keep: true})
+	second.Resume(func(Left) (Work, error) { return nil, errors.New("its assistant is gone") })
+	if r, err := second.Get(alice, x.ID()); err != nil || r.Result == nil || r.Result.Outcome != agent.Crashed {
+		t.Errorf("the turn is %+v, %v", r, err)
+	}
+}
+
+// TestNotKept: without a server the turns of a process end with it, and those that a server left are ended when their agents
+// have ended.
+func TestNotKept(t *testing.T) {
+	dir := t.TempDir()
+	alone := open(t, Options{Dir: dir})
+	x := start(t, alone, func(ctx context.Context, x *Turn) (agent.Result, error) {
+		journal, err := x.Keep("state")
+		if err != nil || journal != "" {
+			t.Errorf("Keep: %q, %v", journal, err)
+		}
+		<-ctx.Done()
+		return agent.Result{}, context.Cause(ctx)
+	})
+	alone.closeNow(t)
+	if r, err := alone.Get(alice, x.ID()); err != nil || r.Result == nil || r.Result.Outcome != agent.Aborted {
+		t.Errorf("the turn is %+v, %v", r, err)
+	}
+
+	server := open(t, Options{Dir: dir, Keep: true})
+	left := startKept(t, server)
+	server.closeNow(t)
+	state := func(now time.Time) string {
+		d := open(t, Options{Dir: dir, Now: func() time.Time { return now }})
+		defer d.closeNow(t)
+		r, err := d.Get(alice, left.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.State
+	}
+	if s := state(time.Now()); s == Finished {
+		t.Error("a turn that its server left a moment ago was ended by another process")
+	}
+	if s := state(time.Now().Add(2 * resumeTime)); s != Finished {
+		t.Errorf("a turn that nobody continued is %s", s)
+	}
+	if _, err := os.Stat(server.keptDir(turnKey{atoll.Owner{App: "app", User: "alice"}, left.ID()})); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what was kept is left: %v", err)
+	}
+}

@@ -1,0 +1,148 @@
+package e2b
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+)
+
+// metric is the resource usage of a sandbox at one moment.
+type metric struct {
+	Timestamp     string  `json:"timestamp"`
+	TimestampUnix int64   `json:"timestampUnix"`
+	CPUCount      int     `json:"cpuCount"`
+	CPUUsedPct    float64 `json:"cpuUsedPct"`
+	MemUsed       int64   `json:"memUsed"`
+	MemTotal      int64   `json:"memTotal"`
+	MemCache      int64   `json:"memCache"`
+	DiskUsed      int64   `json:"diskUsed"`
+	DiskTotal     int64   `json:"diskTotal"`
+}
+
+// measureUsage returns the present usage of a sandbox. The use of processors is the average since it was
+// created, which is all that is known without a series.
+func (s *Server) measureUsage(ctx context.Context, sb *fleet.Sandbox) (*metric, error) {
+	info, err := sb.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st, err := sb.Stats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	d := s.detailOf(&info)
+	m := &metric{
+		Timestamp: timeText(now), TimestampUnix: now.Unix(), CPUCount: d.CPUCount, MemUsed: st.MemoryUsed, MemTotal: d.MemoryMB << 20,
+		DiskUsed: st.DiskUsed, DiskTotal: d.DiskSizeMB << 20,
+	}
+	if st.DiskLimit > 0 {
+		m.DiskTotal = st.DiskLimit
+	}
+	if age := now.Sub(info.Created); age > 0 {
+		m.CPUUsedPct = 100 * float64(st.CPUTime) / float64(age) / float64(d.CPUCount)
+	}
+	return m, nil
+}
+
+// readMetrics answers with the present usage of a sandbox. A paused one has none.
+func (s *Server) readMetrics(c *call) error {
+	ctx := c.r.Context()
+	sb, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	list := []*metric{}
+	info, err := sb.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if info.State == atoll.Running && sb.Has((*atoll.Meter)(nil)) {
+		m, err := s.measureUsage(ctx, sb)
+		if err != nil {
+			return err
+		}
+		list = append(list, m)
+	}
+	return c.writeJSON(http.StatusOK, list)
+}
+
+// readAllMetrics answers with the present usage of several sandboxes.
+func (s *Server) readAllMetrics(c *call) error {
+	ctx := c.r.Context()
+	ids := strings.FieldsFunc(strings.Join(c.r.URL.Query()["sandbox_ids"], ","), func(r rune) bool { return r == ',' })
+	if len(ids) > 100 {
+		return invalidError("sandbox_ids: %d: must be at most 100", len(ids))
+	}
+	out := make(map[string]*metric)
+	for _, id := range ids {
+		sb, err := c.openID(ctx, id)
+		if err != nil {
+			return err
+		}
+		m, err := s.measureUsage(ctx, sb)
+		if err != nil {
+			return err
+		}
+		out[id] = m
+	}
+	return c.writeJSON(http.StatusOK, map[string]any{"sandboxes": out})
+}
+
+// agentMetrics answers with the present usage, as the agent of a sandbox does.
+func (s *Server) agentMetrics(c *call) error {
+	sb, err := s.openSandbox(c)
+	if err != nil {
+		return err
+	}
+	m, err := s.measureUsage(c.r.Context(), sb)
+	if err != nil {
+		return err
+	}
+	return c.writeJSON(http.StatusOK, map[string]any{
+		"ts": m.TimestampUnix, "cpu_count": m.CPUCount, "cpu_used_pct": m.CPUUsedPct, "mem_total": m.MemTotal, "mem_used": m.MemUsed, "mem_cache": m.MemCache,
+		"disk_used": m.DiskUsed, "disk_total": m.DiskTotal,
+	})
+}
+
+// readLogs answers with the commands of a sandbox, which is what its log has.
+func (s *Server) readLogs(c *call) error {
+	ctx := c.r.Context()
+	sb, err := c.open(ctx)
+	if err != nil {
+		return err
+	}
+	limit, err := queryNumber(c, "limit", 1000)
+	if err != nil {
+		return err
+	}
+	history, err := sb.History(ctx)
+	if err != nil {
+		return err
+	}
+	type line struct {
+		Timestamp string            `json:"timestamp"`
+		Line      string            `json:"line,omitempty"`
+		Message   string            `json:"message,omitempty"`
+		Level     string            `json:"level,omitempty"`
+		Fields    map[string]string `json:"fields,omitempty"`
+	}
+	lines, entries := []line{}, []line{}
+	for _, r := range history[max(len(history)-limit, 0):] {
+		level := "info"
+		if !r.Success {
+			level = "error"
+		}
+		at := timeText(r.Time)
+		lines = append(lines, line{Timestamp: at, Line: r.Command})
+		entries = append(entries, line{Timestamp: at, Message: r.Command, Level: level, Fields: map[string]string{}})
+	}
+	if strings.HasPrefix(c.r.URL.Path, "/v2/") {
+		return c.writeJSON(http.StatusOK, map[string]any{"logs": entries})
+	}
+	return c.writeJSON(http.StatusOK, map[string]any{"logs": lines, "logEntries": entries})
+}

@@ -1,0 +1,49 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// TestThen: what happens after the TTL depends on Then, and a sandbox that was stopped or paused stays.
+func TestThen(t *testing.T) {
+	now := time.Now()
+	for _, k := range []struct {
+		then  atoll.Expiry
+		state atoll.State
+		want  expiryAction
+	}{
+		{"", atoll.Running, expireDestroy}, {atoll.ExpireRemove, atoll.Paused, expireDestroy}, {atoll.ExpireRemove, atoll.Stopped, expireDestroy},
+		{atoll.ExpirePause, atoll.Running, expirePause}, {atoll.ExpirePause, atoll.Paused, noAction}, {atoll.ExpirePause, atoll.Stopped, noAction},
+		{atoll.ExpireStop, atoll.Running, expireStop}, {atoll.ExpireStop, atoll.Paused, expireStop}, {atoll.ExpireStop, atoll.Stopped, noAction},
+	} {
+		r := row{state: k.state, created: now, cfg: atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent, TTL: time.Minute, Then: k.then}}}
+		what, at := r.nextExpiry()
+		if what != k.want || what != noAction && !at.Equal(now.Add(time.Minute)) || what == noAction && !at.IsZero() {
+			t.Errorf("%q, %s: %v at %v", k.then, k.state, what, at)
+		}
+	}
+	cfg := atoll.Config{Lifecycle: atoll.Lifecycle{Then: "explode"}}
+	if cfg.Check() == nil {
+		t.Error("an unknown expiry is accepted")
+	}
+}
+
+// TestPausesAtTheEnd: a sandbox whose time has come is paused, and goes on when it is resumed.
+func TestPausesAtTheEnd(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
+	ctx := minuteContext(t)
+	sb := newSandbox(t, f, atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent, TTL: time.Nanosecond, Then: atoll.ExpirePause}})
+	r, err := f.loadRow(ctx, sb.ID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.applyExpiry(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := sb.Info(ctx); err != nil || info.State != atoll.Paused || !info.Expires.IsZero() {
+		t.Errorf("%s, expires %v, %v", info.State, info.Expires, err)
+	}
+}

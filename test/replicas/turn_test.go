@@ -1,0 +1,229 @@
+package replicas
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/agent/claude"
+	"github.com/atoll-sandbox/atoll/agent/command"
+	"github.com/atoll-sandbox/atoll/client"
+	"github.com/atoll-sandbox/atoll/internal/agents/assistant"
+	"github.com/atoll-sandbox/atoll/internal/agents/tool"
+	"github.com/atoll-sandbox/atoll/internal/agents/turn"
+	"github.com/atoll-sandbox/atoll/internal/api"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/helper"
+	"github.com/atoll-sandbox/atoll/internal/model"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
+	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
+	"github.com/atoll-sandbox/atoll/internal/testing/clustertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
+)
+
+// Environment variables of a server with agents: the directory of its turns and chats, the address of the
+// model, and the program of Claude Code, which may be empty.
+const (
+	agentsVar  = "ATOLL_REPLICA_AGENTS"
+	modelVar   = "ATOLL_REPLICA_MODEL"
+	programVar = "ATOLL_REPLICA_CLAUDE"
+)
+
+// newAgents returns the agents of a server that continues the turns of others.
+func newAgents(f *fleet.Fleet) (*api.Agents, error) {
+	dir := os.Getenv(agentsVar)
+	turns, err := turn.Open(turn.Options{Dir: filepath.Join(dir, "turns"), Keep: true})
+	if err != nil {
+		return nil, err
+	}
+	clock := tool.Tool{Name: "time", Call: func(context.Context, tool.Call) (tool.Result, error) { return tool.Result{Text: "noon"}, nil }}
+	app := &assistant.App{
+		Connectors: map[string]model.Connector{
+			"test": {Name: "test", API: dialect.Anthropic, Base: os.Getenv(modelVar), Key: "sk-secret", Model: "claude-test", Models: []string{"*"}},
+		},
+		Assistants: map[string]*assistant.Assistant{"coder": {ID: "coder", Sandbox: &assistant.Sandbox{Command: "claude"}, Tools: []assistant.ServerTools{{Server: "clock"}}}},
+		Tools:      tool.NewServers(map[string][]tool.Tool{"clock": {clock}}),
+	}
+	pipeline, err := assistant.New(assistant.Options{
+		Agents: map[string]agent.Agent{"command": command.Agent{}, "claude": claude.Agent{}}, Dir: filepath.Join(dir, "chats"), Ledger: f.Usage(),
+		App: func(context.Context) (*assistant.App, error) { return app, nil },
+		FindProgram: func(agent.Agent) (assistant.Program, error) {
+			const inside = "/opt/atoll/agents/claude"
+			return assistant.Program{Mounts: []atoll.Mount{{Source: filepath.Dir(os.Getenv(programVar)), Target: inside, ReadOnly: true}}, Path: []string{inside}}, nil
+		},
+		ToolProgram: func() (string, error) { return helper.Finder{}.Find("atoll-tool") },
+	})
+	return &api.Agents{Pipeline: pipeline, Turns: turns}, err
+}
+
+// followTurn returns the events of a turn up to its end. It follows again when a server is gone. Each call of seen
+// has an event for the first time.
+func followTurn(ctx context.Context, t *testing.T, c *client.Client, id string, seen func(agent.Event)) []agent.Event {
+	t.Helper()
+	var all []agent.Event
+	for ctx.Err() == nil {
+		last := int64(len(all))
+		_ = c.TurnEvents(ctx, id, last, func(e agent.Event) error { // fails when the server is killed
+			all = append(all, e)
+			seen(e)
+			return nil
+		})
+		if n := len(all); n > 0 && all[n-1].Type == agent.Finished {
+			break
+		}
+		time.Sleep(20 * time.Millisecond) // until the server has started
+	}
+	for i, e := range all {
+		if e.Seq != int64(i+1) {
+			t.Fatalf("event %d has the number %d", i+1, e.Seq)
+		}
+	}
+	if len(all) == 0 || all[len(all)-1].Result == nil {
+		t.Fatalf("the turn has no end: %d events", len(all))
+	}
+	return all
+}
+
+// turnServers are two servers with the same turns.
+type turnServers struct {
+	dir      string // of their turns and chats
+	replicas []*replica
+	balancer *balancer
+	client   *client.Client // behind the balancer
+}
+
+func startTurnServers(t *testing.T, driver, place string, script modeltest.Script, program string) turnServers {
+	t.Helper()
+	m := modeltest.New(t, script)
+	s := turnServers{dir: t.TempDir()}
+	s.replicas, _ = startReplicas(t, driver, place, agentsVar+"="+s.dir, modelVar+"="+m.URL, programVar+"="+program)
+	s.balancer = &balancer{to: s.replicas[0]}
+	var err error
+	s.client, err = client.New(client.Options{Host: "http://balancer", DialContext: s.balancer.dial})
+	must(t, err)
+	t.Cleanup(func() { _ = s.client.Close() }) // only its idle connections
+	return s
+}
+
+// testTurn runs a turn of a program with output all the time, while its server is killed and started again,
+// ends in order, and is replaced by another. Each line is an event once, in order, and the sandbox is removed at the end.
+func testTurn(t *testing.T, driver, place string) {
+	s := startTurnServers(t, driver, place, modeltest.Script{}, "")
+	replicas, b, c := s.replicas, s.balancer, s.client
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	const lines = 60 // one each 100 ms
+	script := fmt.Sprintf(`read -r prompt; i=0; while [ $i -lt %d ]; do echo line $i of $prompt; i=$((i+1)); sleep 0.1; done`, lines)
+	rec, err := c.StartTurn(ctx, agent.Request{Agent: "command", Turn: agent.Turn{Prompt: agent.Text("work"), Command: []string{"sh", "-c", script}}})
+	must(t, err)
+	faults := []func(){
+		func() {
+			replicas[0].kill()
+			must(t, replicas[0].start())
+		},
+		func() {
+			must(t, replicas[0].stop())
+			must(t, replicas[0].start())
+		},
+		func() {
+			b.turnTo(replicas[1])
+			replicas[0].kill()
+			replicas[1].kill()
+			must(t, replicas[1].start())
+		},
+	}
+	var text strings.Builder
+	events := followTurn(ctx, t, c, rec.ID, func(e agent.Event) {
+		if e.Type != agent.TextDelta {
+			return
+		}
+		text.WriteString(e.Text)
+		if n := strings.Count(text.String(), "\n"); len(faults) > 0 && n > 10*(4-len(faults)) {
+			f := faults[0]
+			faults = faults[1:]
+			f()
+		}
+	})
+	var want strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&want, "line %d of work\n", i)
+	}
+	if got := text.String(); strings.TrimSpace(got) != strings.TrimSpace(want.String()) {
+		t.Errorf("the output is\n%s", got)
+	}
+	if r := events[len(events)-1].Result; r.Outcome != agent.OK || r.Exit == nil || *r.Exit != 0 {
+		t.Errorf("the turn ended with %+v", r)
+	}
+	if len(faults) > 0 {
+		t.Errorf("%d faults did not happen", len(faults))
+	}
+	all, err := c.Sandboxes(ctx, client.Filter{})
+	must(t, err)
+	if len(all) > 0 {
+		t.Errorf("the sandbox of the turn is left: %+v", all)
+	}
+	if left, err := filepath.Glob(filepath.Join(s.dir, "turns", "*", "*", "*.kept")); err != nil || len(left) > 0 {
+		t.Errorf("the journal of the turn is left: %v, %v", left, err)
+	}
+}
+
+func TestTurnOutlivesServer(t *testing.T) {
+	testTurn(t, "namespace", filepath.Join(t.TempDir(), "sandboxes"))
+}
+
+func TestTurnOutlivesServerOnKubernetes(t *testing.T) {
+	testTurn(t, "kubernetes", clustertest.Namespace(t, nil))
+}
+
+// TestClaudeOutlivesServer kills the server of a turn of Claude Code while it works: while a command of it runs, and while its
+// model answers. It goes on, with the tools of the host, and its usage is counted whole.
+func TestClaudeOutlivesServer(t *testing.T) {
+	program := testenv.Program(t, "claude", "ATOLL_CLAUDE")
+	use := func(name string, input map[string]any) modeltest.Use {
+		b, err := json.Marshal(input)
+		must(t, err)
+		return modeltest.Use{Name: name, Input: b}
+	}
+	s := startTurnServers(t, "namespace", filepath.Join(t.TempDir(), "sandboxes"), modeltest.Script{Aux: "a title", Turns: []modeltest.Turn{
+		{Text: "First I work.", Tools: []modeltest.Use{use("Bash", map[string]any{"command": "for i in 1 2 3 4 5 6 7 8; do echo $i >>/workspace/work; sleep 0.25; done; wc -l </workspace/work"})}},
+		{Text: "Now the tool.", Tools: []modeltest.Use{use("mcp__atoll__time", map[string]any{})}},
+		{Text: "It is done."},
+	}}, program)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	replicas, c := s.replicas, s.client
+	rec, err := c.StartTurn(ctx, agent.Request{Assistant: "coder", Turn: agent.Turn{Prompt: agent.Text("Do the work.")}})
+	must(t, err)
+	killed := false
+	events := followTurn(ctx, t, c, rec.ID, func(e agent.Event) {
+		if e.Type == agent.ToolStarted && e.Tool.Name == "Bash" && !killed {
+			killed = true
+			replicas[0].kill()
+			must(t, replicas[0].start())
+		}
+	})
+	var told []string
+	for _, e := range events {
+		if e.Type == agent.TextDone {
+			told = append(told, e.Text)
+		}
+		if e.Type == agent.ToolFinished {
+			told = append(told, strings.TrimSpace(e.Tool.Name+" "+e.Tool.Output))
+		}
+	}
+	want := []string{"First I work.", "Bash 8", "Now the tool.", "mcp__atoll__time noon", "It is done."}
+	if strings.Join(told, "|") != strings.Join(want, "|") || !killed {
+		t.Errorf("the events tell %q, not %q", told, want)
+	}
+	r := events[len(events)-1].Result
+	if r.Outcome != agent.OK || r.Text != "It is done." || r.Usage.Requests < 3 {
+		t.Errorf("the turn ended with %+v", r)
+	}
+}
