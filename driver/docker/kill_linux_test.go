@@ -1,7 +1,6 @@
 package docker_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/moby/moby/client"
@@ -30,13 +29,7 @@ func checkEngineIsEmpty(t *testing.T) {
 	for _, one := range containers.Items {
 		t.Errorf("left is the container %v, %s", one.Names, one.State)
 	}
-	images, err := c.ImageList(t.Context(), client.ImageListOptions{All: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, one := range images.Items {
-		if len(one.RepoTags) > 0 && strings.HasPrefix(one.RepoTags[0], "atoll-snapshot/") {
-			t.Errorf("left is the image %v", one.RepoTags)
-		}
+	for _, id := range listSandboxImages(t, c) {
+		t.Errorf("left is the image %s", id)
 	}
 }

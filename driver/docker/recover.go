@@ -365,6 +365,9 @@ func (s *Sandbox) replaceContainer(ctx context.Context) error {
 		return err
 	}
 	_, err := s.e.api.ContainerRename(ctx, spareName(s.id), client.ContainerRenameOptions{NewName: s.mainContainer()})
+	if err == nil {
+		s.removeUsedImages(ctx)
+	}
 	return s.e.contextError(ctx, err)
 }
 
