@@ -28,6 +28,7 @@ const (
 	actStop       = "stop"
 	actPause      = "pause"
 	actResume     = "resume"
+	actThaw       = "thaw" // of a paused sandbox, until a command past its deadline has ended
 	actSetNetwork = "set network"
 	actSnapshot   = "snapshot"
 	actFork       = "fork" // recorded for the origin, while its image is made
@@ -109,8 +110,11 @@ func waitForLock(ctx context.Context) func(*os.File) error {
 
 // runAct does an act on the sandbox: name and args are recorded before do is called. What an error or
 // a kill leaves half done, recoverAct finishes or undoes. Without a directory on this host nothing is
-// recorded, and act is nil.
+// recorded, and act is nil. The caller holds s.changing.
 func (s *Sandbox) runAct(ctx context.Context, name string, args actArgs, do func(act *journal.Act) error) error {
+	if err := s.endThaw(); err != nil { // the lock of acts is not the thaw's any more
+		return err
+	}
 	held, err := s.d.lockActs(s.id, waitForLock(ctx))
 	if err != nil {
 		return err
@@ -199,7 +203,7 @@ func (d *Driver) recoverAct(ctx context.Context, e *engine, id, name string, arg
 		return s.killContainer(ctx, s.mainContainer())
 	case actStart: // its caller knows of no sandbox that runs
 		return s.undoStart(ctx)
-	case actPause:
+	case actPause, actThaw:
 		return ignoreState(s.callPause(ctx))
 	case actResume:
 		return ignoreState(s.callUnpause(ctx))
