@@ -273,7 +273,7 @@ func testCrashes(t *testing.T, driver, place string, kills int, env ...string) {
 	}
 	done := 0
 	for ; done < kills && hasTime(t); done++ {
-		waitForProgress(t, workers)
+		waitForProgress(t, workers, replicas)
 		time.Sleep(time.Duration(50+rand.IntN(700)) * time.Millisecond) // kill at a random time
 		r := replicas[rand.IntN(2)]
 		if !r.kill() {
@@ -355,8 +355,8 @@ type worker struct {
 	lastError    atomic.Value // error of the last uncertain change, as text
 }
 
-// waitForProgress waits until another change was acknowledged.
-func waitForProgress(t *testing.T, workers []*worker) {
+// waitForProgress waits until another change was acknowledged. If there is none, the goroutines of the servers are logged.
+func waitForProgress(t *testing.T, workers []*worker, replicas []*replica) {
 	t.Helper()
 	sum := func() (n int64) {
 		for _, w := range workers {
@@ -368,7 +368,15 @@ func waitForProgress(t *testing.T, workers []*worker) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if !testenv.Poll(ctx, func() bool { return sum() > before }) {
-		t.Fatalf("nothing was acknowledged for a minute: %v", workers[0].lastError.Load())
+		for _, w := range workers {
+			t.Logf("worker %d: last error: %v", w.n, w.lastError.Load())
+		}
+		for _, r := range replicas {
+			_ = r.cmd.Process.Signal(syscall.SIGQUIT) // it may have exited
+			<-r.exited
+			t.Logf("a server: %s", &r.stderr)
+		}
+		t.Fatal("nothing was acknowledged for a minute")
 	}
 }
 
@@ -456,6 +464,11 @@ const maxDoubtful = 3
 func settleDoubt(ctx context.Context, c *client.Client, b *sandboxModel) error {
 	sb, err := c.Sandbox(ctx, b.name)
 	if err == nil && b.acknowledged > 0 {
+		if st, err := sb.Status(ctx); err == nil && st.State == atoll.Stopped { // a server was killed between stop and start
+			if err := sb.Start(ctx); err != nil && !errors.Is(err, atoll.ErrNotFound) {
+				return err
+			}
+		}
 		if err := checkCounter(ctx, sb, b); err != nil && !errors.Is(err, atoll.ErrNotFound) { // its destruction was interrupted, and may be finished by now
 			return err
 		}
