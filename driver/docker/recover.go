@@ -41,6 +41,7 @@ type actArgs struct {
 	Engine  string    `json:"engine"`           // address: the home may be used with another engine later
 	Created time.Time `json:"created,omitzero"` // of actCreate: of the sandbox
 	Image   string    `json:"image,omitempty"`  // of actFork: the image of the fork
+	Commit  string    `json:"commit,omitempty"` // of actSnapshot and actFork: labelTime of the image
 	Active  bool      `json:"active,omitempty"` // of actRestore, actSnapshot and actFork: the container ran
 	Swap    bool      `json:"swap,omitempty"`   // of actRestore: the spare container is complete, and replaces the other
 }
@@ -209,10 +210,12 @@ func (d *Driver) recoverAct(ctx context.Context, e *engine, id, name string, arg
 		return ignoreState(s.callUnpause(ctx))
 	case actSetNetwork:
 		return s.applyNetwork(ctx)
-	case actSnapshot:
-		return s.waitForCommit(ctx, args)
-	case actFork:
-		return errors.Join(s.waitForCommit(ctx, args), e.untagImage(ctx, args.Image))
+	case actSnapshot, actFork:
+		err := errors.Join(s.waitForCommit(ctx, args), d.expectLateImage(lateImage{Created: args.Commit, Sandbox: id, Fork: name == actFork}))
+		if name == actFork {
+			err = errors.Join(err, e.untagImage(ctx, args.Image))
+		}
+		return err
 	case actRestore:
 		return s.recoverRestore(ctx, args)
 	}
@@ -383,6 +386,8 @@ func (d *Driver) recoverAll(ctx context.Context, e *engine) {
 	}
 	for _, entry := range entries {
 		switch name := entry.Name(); {
+		case strings.HasPrefix(name, latePrefix):
+			d.removeLateImage(ctx, e, filepath.Join(d.baseDir(), name))
 		case strings.HasPrefix(name, removedPrefix):
 			_ = os.RemoveAll(filepath.Join(d.baseDir(), name)) // the next call tries again
 		case entry.IsDir() && atoll.CheckID(name) == nil:

@@ -78,13 +78,16 @@ func (s *Sandbox) commitImage(ctx context.Context, info atoll.SnapshotInfo, ref 
 			return fmt.Errorf("%w: the image declares a volume at %s, which snapshots and forks would leave out", atoll.ErrUnsupported, m.Destination)
 		}
 	}
-	args := actArgs{Active: stateOf(c.State) == atoll.Running}
+	args := actArgs{Active: stateOf(c.State) == atoll.Running, Commit: commitTime(info)}
 	name := actSnapshot
 	if info.ID == "" {
 		name, args.Image = actFork, ref
 	}
 	return s.runAct(ctx, name, args, func(*journal.Act) error { return s.callCommit(ctx, info, ref, args.Active) })
 }
+
+// commitTime returns labelTime of the image of a snapshot or fork. No other image has it.
+func commitTime(info atoll.SnapshotInfo) string { return info.Created.UTC().Format(time.RFC3339Nano) }
 
 // callCommit makes the engine commit the container to an image; with pause, its processes are paused meanwhile.
 func (s *Sandbox) callCommit(ctx context.Context, info atoll.SnapshotInfo, ref string, pause bool) error {
@@ -94,7 +97,7 @@ func (s *Sandbox) callCommit(ctx context.Context, info atoll.SnapshotInfo, ref s
 			User: strconv.Itoa(commandUser), Env: []string{guestConfigVar + "="},
 			Labels: map[string]string{
 				labelHome: s.e.home, labelID: s.id, labelName: s.spec.Name, labelSpec: "", labelSnapshot: info.ID, labelTitle: info.Name,
-				labelTime: info.Created.UTC().Format(time.RFC3339Nano), labelSize: strconv.FormatInt(info.Size, 10), labelFiles: strconv.Itoa(info.Files),
+				labelTime: commitTime(info), labelSize: strconv.FormatInt(info.Size, 10), labelFiles: strconv.Itoa(info.Files),
 			},
 		},
 	})
