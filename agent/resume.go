@@ -76,18 +76,18 @@ func (s *Session) serveAgain(ctx context.Context, start sessionStart) error {
 	return nil
 }
 
-// Attempts to listen at a former address: the guest may not have noticed yet that its host is gone, or a
-// program may have the port for a moment.
+// Attempts to listen at a former address: the guest may not have noticed yet that its host is gone, a program may have the port
+// for a moment, or the sandbox's cluster may be restarting.
 const (
-	listenAttempts = 50
+	listenPatience = 2 * time.Minute
 	listenWait     = 100 * time.Millisecond
 )
 
 // retryListen calls listen until it succeeds.
 func retryListen(ctx context.Context, listen func() error) error {
-	var err error
-	for range listenAttempts {
-		if err = listen(); err == nil || errors.Is(err, atoll.ErrUnsupported) || errors.Is(err, atoll.ErrNotFound) {
+	for begun := time.Now(); ; {
+		err := listen()
+		if err == nil || errors.Is(err, atoll.ErrUnsupported) || errors.Is(err, atoll.ErrNotFound) || time.Since(begun) > listenPatience {
 			return err
 		}
 		t := time.NewTimer(listenWait)
@@ -98,7 +98,6 @@ func retryListen(ctx context.Context, listen func() error) error {
 			return context.Cause(ctx)
 		}
 	}
-	return err
 }
 
 // replayOutput handles the recorded output again.

@@ -82,13 +82,42 @@ type Left struct {
 	State  json.RawMessage // see Turn.Keep
 }
 
-// Resume continues the turns that processes of this directory left before their end, in the background.
-// Prepare returns the work that continues one; an error ends it as crashed.
+// resumeInterval is how often turns are looked for that another process has left. A server that replaces another one usually starts
+// before that one ends.
+const resumeInterval = 2 * time.Second
+
+// Resume continues the turns that processes of this directory leave before their end, in the background: those that were left
+// at once, others soon after they are left, until Close. Prepare returns the work that continues one; an error ends it as crashed.
 func (d *Registry) Resume(prepare func(Left) (Work, error)) {
 	if !d.opts.Keep {
 		return
 	}
+	d.resumeAll(prepare)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return
+	}
+	d.work.Go(func() {
+		ticker := time.NewTicker(resumeInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				d.resumeAll(prepare)
+			case <-d.ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// resumeAll continues all turns that were left.
+func (d *Registry) resumeAll(prepare func(Left) (Work, error)) {
 	for _, p := range d.listKept() {
+		if d.find(p) != nil {
+			continue
+		}
 		if err := d.resumeTurn(p, prepare); err != nil {
 			d.slog.Warn("turn not continued", "turn", p.id, "err", err)
 		}

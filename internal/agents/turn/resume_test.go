@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -97,6 +98,32 @@ func TestResume(t *testing.T) {
 	}
 }
 
+// TestResumeOfLaterTurn opens the next registry before the former one is closed, as a rollout does: a turn is continued once it was
+// left.
+func TestResumeOfLaterTurn(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		first, second := open(t, Options{Dir: dir, Keep: true}), open(t, Options{Dir: dir, Keep: true})
+		continued := 0
+		second.Resume(func(Left) (Work, error) {
+			continued++
+			return func(context.Context, *Turn) (agent.Result, error) { return agent.Result{Text: "done"}, nil }, nil
+		})
+		x := startKept(t, first)
+		time.Sleep(3 * resumeInterval)
+		if continued != 0 {
+			t.Error("a turn of a living process was continued")
+		}
+		first.closeNow(t)
+		time.Sleep(2 * resumeInterval)
+		events := second.readEvents(t, x.ID(), 0)
+		if r := events[len(events)-1].Result; continued != 1 || r == nil || r.Text != "done" {
+			t.Errorf("the turn was continued %d times, and ended with %+v", continued, r)
+		}
+		second.closeNow(t)
+	})
+}
+
 // TestResumeFails ends a turn that can't be continued as crashed.
 func TestResumeFails(t *testing.T) {
 	dir := t.TempDir()
@@ -105,6 +132,7 @@ func TestResumeFails(t *testing.T) {
 	first.closeNow(t)
 	second := open(t, Options{Dir: dir, Keep: true})
 	second.Resume(func(Left) (Work, error) { return nil, errors.New("its assistant is gone") })
+	defer second.closeNow(t)
 	if r, err := second.Get(alice, x.ID()); err != nil || r.Result == nil || r.Result.Outcome != agent.Crashed {
 		t.Errorf("the turn is %+v, %v", r, err)
 	}
