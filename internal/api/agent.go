@@ -72,8 +72,8 @@ func (s *Server) ReconcileTurns() error {
 // tidyTimeout bounds the search for sandboxes of dead turns.
 const tidyTimeout = 30 * time.Second
 
-// removeDeadTurns removes the sandboxes of turns whose process has died. The ones that fail to be
-// removed expire later.
+// removeDeadTurns removes the sandboxes of turns whose process has died. Those of other registries are left alone. The ones that
+// fail to be removed expire later.
 func (s *Server) removeDeadTurns(d *turn.Registry) {
 	ctx, cancel := context.WithTimeout(s.lifetime, tidyTimeout)
 	defer cancel()
@@ -87,6 +87,9 @@ func (s *Server) removeDeadTurns(d *turn.Registry) {
 		id := i.Labels[assistant.TurnLabel]
 		if id == "" || i.Config.Lifecycle.Policy != atoll.PolicyOneshot {
 			continue
+		}
+		if registry := i.Labels[assistant.RegistryLabel]; registry != "" && registry != d.ID() {
+			continue // the turn of another server, which may run
 		}
 		if r, err := d.Get(i.Owner, id); !errors.Is(err, atoll.ErrNotFound) && (err != nil || r.State != turn.Finished) {
 			continue // the turn is in progress

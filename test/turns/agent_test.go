@@ -428,9 +428,10 @@ func TestRemovesSandboxesOfDeadServer(t *testing.T) {
 		return agent.Result{}, nil
 	})
 	s.must(err)
-	gone := made(map[string]string{assistant.TurnLabel: "tgone"}, atoll.PolicyOneshot)
+	gone := made(map[string]string{assistant.TurnLabel: "tgone", assistant.RegistryLabel: s.registry.ID()}, atoll.PolicyOneshot)
 	kept := []string{
 		made(map[string]string{assistant.TurnLabel: x.ID()}, atoll.PolicyOneshot), made(map[string]string{assistant.TurnLabel: "tgone"}, atoll.PolicyPersistent), made(nil, atoll.PolicyOneshot),
+		made(map[string]string{assistant.TurnLabel: "tother", assistant.RegistryLabel: "of another server"}, atoll.PolicyOneshot),
 	}
 	s.must(s.server.ReconcileTurns())
 	close(held)

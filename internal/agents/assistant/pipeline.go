@@ -79,6 +79,8 @@ type TurnHandle interface {
 	CallClientTool(ctx context.Context, call agent.ToolCall) (text string, failed bool, err error)
 	Interrupted() <-chan struct{}
 
+	// RegistryID returns the id of the registry of turns.
+	RegistryID() string
 	// Keep stores what another process needs to continue the turn, and returns the directory for
 	// agent.Job.Journal; "" if the turn ends with this process.
 	Keep(state any) (journal string, err error)

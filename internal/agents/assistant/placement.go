@@ -20,6 +20,10 @@ const stateDir = "/srv/agents"
 // TurnLabel is the label of a sandbox with the turn that it was created for.
 const TurnLabel = "atoll.turn"
 
+// RegistryLabel is the label of such a sandbox with the id of the registry of its turn: servers that have different
+// directories know nothing of each other's turns.
+const RegistryLabel = "atoll.turns"
+
 // stateSuffix is the suffix of the names of workspaces with agents' state.
 const stateSuffix = ".agents"
 
@@ -140,7 +144,7 @@ func (t *Turn) ensureWorkspaces(ctx context.Context) error {
 
 // openSandbox creates the sandbox of a turn, or opens the requested one. gone removes a
 // created one; it is never nil.
-func (t *Turn) openSandbox(ctx context.Context, id string) (sb *fleet.Sandbox, gone func(context.Context) error, err error) {
+func (t *Turn) openSandbox(ctx context.Context, id, registry string) (sb *fleet.Sandbox, gone func(context.Context) error, err error) {
 	gone = func(context.Context) error { return nil }
 	a := t.request.Account
 	if t.request.Sandbox != "" {
@@ -151,7 +155,7 @@ func (t *Turn) openSandbox(ctx context.Context, id string) (sb *fleet.Sandbox, g
 		return nil, gone, err
 	}
 	cfg := t.placement.config
-	cfg.Labels[TurnLabel] = id
+	cfg.Labels[TurnLabel], cfg.Labels[RegistryLabel] = id, registry
 	real := t.agent != nil && (t.agent.Features().Package != nil || cfg.Driver == "")
 	if cfg.Pool == "" && real && t.pipeline.opts.ChooseDriver != nil {
 		if cfg.Driver, err = t.pipeline.opts.ChooseDriver(ctx, cfg.Driver); err != nil {

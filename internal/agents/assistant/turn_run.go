@@ -173,7 +173,7 @@ func (r *turnRun) ensureSandbox(ctx context.Context) error {
 	if r.assistant.Sandbox == nil || r.sb != nil {
 		return nil
 	}
-	sb, gone, err := r.openSandbox(ctx, r.id)
+	sb, gone, err := r.openSandbox(ctx, r.id, r.handle.RegistryID())
 	r.destroy = gone
 	if err != nil {
 		return err

@@ -2,10 +2,12 @@ package turn
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
 	"github.com/atoll-sandbox/atoll/internal/state/filelock"
 )
 
@@ -44,6 +47,7 @@ type Options struct {
 // each runs only its own turns.
 type Registry struct {
 	opts      Options
+	id        string
 	slog      *slog.Logger
 	ctx       context.Context //nolint:containedctx // parent of the contexts of all turns
 	cancelAll context.CancelCauseFunc
@@ -98,6 +102,10 @@ func Open(o Options) (*Registry, error) {
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("turns: %w", err)
 	}
+	var err error
+	if d.id, err = readID(o.Dir); err != nil {
+		return nil, fmt.Errorf("turns: %w", err)
+	}
 	d.ctx, d.cancelAll = context.WithCancelCause(context.Background())
 	d.recoverCrashed()
 	return d, nil
@@ -116,6 +124,23 @@ func (d *Registry) CountRunning() int {
 	defer d.mu.Unlock()
 	return len(d.running)
 }
+
+// idFile has the id of a registry. It is no name of an owner.
+const idFile = ".id"
+
+// readID returns the id of the registry in a directory, which is made if it has none.
+func readID(dir string) (string, error) {
+	name := filepath.Join(dir, idFile)
+	err := atomicfile.Create(name, []byte("r"+strings.ToLower(rand.Text())), 0o600)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	b, err := os.ReadFile(name)
+	return string(b), err
+}
+
+// ID returns the id of the registry: that of its directory.
+func (d *Registry) ID() string { return d.id }
 
 // Start starts a turn in the background. It runs until work returns, the turn is
 // cancelled, or the registry is closed. If r.ID is empty, a new id is made. Start

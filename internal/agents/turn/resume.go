@@ -52,6 +52,9 @@ func (t *Turn) Keep(state any) (journal string, err error) {
 	return filepath.Join(dir, keptJournal), nil
 }
 
+// RegistryID returns the id of the turn's registry.
+func (t *Turn) RegistryID() string { return t.registry.id }
+
 // Journal returns the agent.Job.Journal of a turn that Resume continues.
 func (t *Turn) Journal() string { return filepath.Join(t.keptDir(), keptJournal) }
 
