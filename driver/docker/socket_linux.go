@@ -17,7 +17,7 @@ import (
 const onLinux = true
 
 // errNoSocket reports that the guest does not listen (yet).
-var errNoSocket = errors.New("the guest does not listen")
+var errNoSocket = errors.New("the guest does not listen: the container is starting, or was stopped, as by a restart of its engine")
 
 // dialSocket connects to a socket in a directory that the sandbox can write: it follows no link, and
 // connects to nothing but a socket.

@@ -12,7 +12,7 @@ import (
 
 const onLinux = false
 
-var errNoSocket = errors.New("the guest does not listen")
+var errNoSocket = errors.New("the guest does not listen: the container is starting, or was stopped, as by a restart of its engine")
 
 // dialSocket returns an error: the engine runs on another kernel, whose sockets can't be reached.
 func dialSocket(context.Context, string, string, string) (net.Conn, error) {
