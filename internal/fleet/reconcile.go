@@ -99,7 +99,7 @@ func (f *Fleet) observeState(ctx context.Context, b *handle) (to atoll.State, re
 	sb, err := b.openInner(ctx)
 	var st atoll.Status
 	if err == nil {
-		st, err = sb.Status(ctx)
+		st, err = settledStatus(ctx, sb)
 	}
 	switch {
 	case errors.Is(err, atoll.ErrNotFound) && !errors.Is(err, errNotHere):
@@ -109,6 +109,30 @@ func (f *Fleet) observeState(ctx context.Context, b *handle) (to atoll.State, re
 	}
 	to, reason, message = stateFromStatus(st)
 	return to, reason, message, nil
+}
+
+// Times that a sandbox which another process is starting, as its driver reports, has for it.
+const (
+	settlePatience = 90 * time.Second
+	settleWait     = 200 * time.Millisecond // between two looks
+)
+
+// settledStatus returns the status of a sandbox once it is not starting: another process of this fleet may be recovering from an
+// interrupted act. One that does not end in time keeps that state.
+func settledStatus(ctx context.Context, sb atoll.Sandbox) (atoll.Status, error) {
+	for begun := time.Now(); ; {
+		st, err := sb.Status(ctx)
+		if err != nil || st.State != atoll.Starting || time.Since(begun) > settlePatience {
+			return st, err
+		}
+		t := time.NewTimer(settleWait)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return st, nil
+		}
+	}
 }
 
 // stateFromStatus returns the state that a driver's status means.
