@@ -84,11 +84,17 @@ func (d *Registry) finishCrashed(r agent.Record) (err error) {
 
 // finishLeft ends a turn whose process has exited.
 func (d *Registry) finishLeft(l *log, r agent.Record) error {
-	res := agent.Result{Outcome: agent.Crashed, Code: "unavailable", Message: "the server ended during the turn"}
+	res, ok := agent.Result{}, false
 	if l.finished {
-		if last, ok := d.lastResult(l.file, l.size); ok {
-			res = last
-		}
+		res, ok = d.lastResult(l.file, l.size)
+	}
+	switch {
+	case ok:
+	case d.opts.Settle != nil:
+		res = d.opts.Settle(d.ctx, r)
+	default:
+		end := agent.Ending{Report: agent.Result{Outcome: agent.Crashed, Code: "unavailable", Message: "the server ended during the turn"}}
+		res = end.Result()
 	}
 	if res.Duration == 0 {
 		res.Duration = d.currentTime().Sub(r.Started)
