@@ -141,6 +141,9 @@ func (r *turnRun) addTools(ctx context.Context, job *agent.Job) error {
 		return err
 	}
 	job.ToolProgram = name
+	// Tools end with the session, not with ctx: a call that fails before the agent is interrupted would look to it
+	// like any failed call, with which it goes on.
+	ctx, r.endTools = context.WithCancel(context.WithoutCancel(ctx))
 	job.Tools = func(conn net.Conn) {
 		if err := offer.Serve(ctx, conn); err != nil && ctx.Err() == nil {
 			r.pipeline.log.Debug("tools", "turn", r.id, "err", err)
@@ -166,6 +169,7 @@ func (r *turnRun) waitSession(ctx context.Context, s *agent.Session) (res agent.
 	defer func() {
 		close(over)
 		<-watched
+		r.endTools()
 		err = errors.Join(err, s.Close())
 	}()
 	res, err = s.Wait(context.WithoutCancel(ctx))

@@ -37,6 +37,8 @@ type turnRun struct {
 	destroy func(context.Context) error
 	journal *session.Journal
 
+	endTools context.CancelFunc // ends the agent's tools
+
 	mu      sync.Mutex
 	refused string // why the model endpoint refused a request; guarded by mu
 }
@@ -56,7 +58,7 @@ func (t *Turn) Run(ctx context.Context, id string, handle TurnHandle) (agent.Res
 
 // newRun returns the run of a turn.
 func (t *Turn) newRun(id string, handle TurnHandle) *turnRun {
-	r := &turnRun{Turn: t, id: id, destroy: func(context.Context) error { return nil }}
+	r := &turnRun{Turn: t, id: id, destroy: func(context.Context) error { return nil }, endTools: func() {}}
 	r.journal = r.newJournal()
 	r.handle = &redactingTurn{TurnHandle: handle, journal: r.journal}
 	r.out = &hookOutput{emit: r.emitEvent, open: make(map[string]*message)}
@@ -68,6 +70,7 @@ func (t *Turn) newRun(id string, handle TurnHandle) *turnRun {
 func (r *turnRun) runToEnd(ctx context.Context, limit time.Duration, steps func(*turnRun, context.Context) (agent.Result, error)) (res agent.Result, err error) {
 	t, id := r.Turn, r.id
 	defer t.release()
+	defer func() { r.endTools() }()
 	noted := t.request.Account.BeginAudit("turn", id, t.targetName())
 	defer func() {
 		if p := recover(); p != nil {
