@@ -342,7 +342,7 @@ func runAgentKilled(f *endingFixture, chat string) agent.Record {
 	f.must(err)
 	sb, err := f.client.Open(f.Context(), rec.Sandbox)
 	f.must(err)
-	const kill = `for p in /proc/[0-9]*; do if { readlink $p/exe; tr '\0' ' ' <$p/cmdline; } 2>/dev/null | grep -q atoll/agents; then kill -9 ${p#/proc/} && echo killed; fi; done; true`
+	const kill = `for p in /proc/[0-9]*; do if { readlink $p/exe; tr '\0' ' ' <$p/cmdline; } 2>/dev/null | grep -q "atoll/agent[s]"; then kill -9 ${p#/proc/} && echo killed; fi; done; true`
 	var out bytes.Buffer
 	_, err = sb.Exec(f.Context(), atoll.Cmd{Shell: kill, Stdout: &out})
 	f.must(err)

@@ -64,6 +64,7 @@ func (d *Registry) openLeft(p turnKey) (l *log, err error) {
 	l = newLog(file, d.opts.LogBytes)
 	if l.seq, l.finished, l.size, err = readTail(file); err == nil {
 		err = file.Truncate(l.size)
+		l.full = l.size > l.maxBytes
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
