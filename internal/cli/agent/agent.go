@@ -37,7 +37,7 @@ model and what you allow, and the model's API key stays outside the sandbox.`,
 		Args: app.UnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.agentRun(), a.agentLs(), a.agentInstallCommand(), a.agentUninstallCommand())
+	cmd.AddCommand(a.agentRun(), a.agentLs(), a.agentSessions(), a.agentInstallCommand(), a.agentUninstallCommand())
 	return cmd
 }
 
