@@ -28,13 +28,14 @@ const (
 	Retrying            Type = "retry"                // Event.Retry
 	Warning             Type = "warning"              // Event.Text
 	Raw                 Type = "raw"                  // Event.Raw: output that was not understood
+	Dropped             Type = "dropped"              // Event.Text: events that the log of a server does not have; those who follow the turn live get them
 	Finished            Type = "finished"             // Event.Result; exactly one, the last
 )
 
 // Event is something that happened in a turn. Fields that do not belong to its
 // Type are zero.
 type Event struct {
-	Seq        int64           `json:"seq"` // from 1, without gaps
+	Seq        int64           `json:"seq"` // from 1, without gaps but those that a Dropped event explains
 	Time       time.Time       `json:"time"`
 	Turn       string          `json:"turn"`
 	Session    string          `json:"session,omitempty"`

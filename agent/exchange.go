@@ -31,7 +31,7 @@ func (x exchange) Emit(e Event) {
 // before the buffer fills the memory.
 func (x exchange) Send(b []byte) {
 	if !x.s.stdin.add(b) {
-		x.s.stopPrompt(stopReason{Failed, fmt.Sprintf("the agent has not read the last %d bytes that it was sent", maxUnread)})
+		x.s.stopPrompt(StopReason{Failed, fmt.Sprintf("the agent has not read the last %d bytes that it was sent", maxUnread)})
 		x.s.kill(errStopped)
 	}
 }

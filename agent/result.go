@@ -2,46 +2,36 @@ package agent
 
 import (
 	"bytes"
-	"fmt"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
 )
 
-// buildResult combines the agent's report with the reason of a stop and the state
-// of the budget. e is nil while the process runs. The agent's report counts
-// unless the host has stopped the prompt.
+// buildResult returns the result of a prompt from the facts about it. e is nil while the process runs.
 func (s *Session) buildResult(p *promptRun, e *processExit) Result {
 	s.mu.Lock()
-	why, spent, poor, pushed := p.stop, p.spent, p.refusals > 0, s.watchdog.signalled
+	end := Ending{Stop: p.stop, Budget: p.spent, Refused: p.refusals > 0, Answer: s.answer}
+	pushed := s.watchdog.signalled
 	s.mu.Unlock()
 	var exit *Exit
 	if e != nil && e.err == nil && !pushed { // else the status is not the agent's own
 		exit = &Exit{Code: e.exit.Code, Stderr: s.stderr.lastBytes()}
 	}
-	var r Result
-	s.callConversation(func() { r = s.conversation.Result(exit) })
+	s.callConversation(func() { end.Report = s.conversation.Result(exit) })
 	if b, ok := s.conversation.(brokenConversation); ok {
-		r = b.Result(exit)
-	}
-	switch {
-	case r.Outcome == "":
-		s.explainMissingResult(&r, why, e)
-	case why != nil && r.Outcome != OK:
-		r.Outcome, r.Code, r.Message = why.outcome, "", why.message
-	}
-	if spent != "" && (poor || r.Outcome != OK) && (why == nil || why.outcome == BudgetExceeded) {
-		r.Outcome, r.Code, r.Message = BudgetExceeded, "budget", spent
+		end.Report = b.Result(exit)
 	}
 	if e != nil && e.err == nil {
-		r.Exit = &e.exit.Code
+		end.Exit, end.Stderr = &e.exit.Code, s.lastStderrLine()
 	}
+	if end.Report.Outcome == "" && end.Stop == nil && e != nil {
+		s.explainExit(&end.Report, e)
+	}
+	r := end.Result()
+	r.Exit = end.Exit
 	if r.Outcome != OK && r.Stderr == "" {
 		r.Stderr = string(bytes.ToValidUTF8(s.stderr.lastBytes(), []byte("\uFFFD")))
-	}
-	if !isResumable(r.Session) {
-		r.Session = ""
 	}
 	r.Duration = time.Since(p.startedAt)
 	return r
@@ -55,23 +45,13 @@ func isResumable(session string) bool {
 	return len(session) <= most && !strings.HasPrefix(session, "-") && !strings.ContainsFunc(session, odd)
 }
 
-// explainMissingResult fills in the outcome of a prompt without a result.
-func (s *Session) explainMissingResult(r *Result, why *stopReason, e *processExit) {
-	r.Outcome = Crashed
+// explainExit fills in the outcome of a process that could not run.
+func (s *Session) explainExit(r *Result, e *processExit) {
 	switch {
-	case why != nil:
-		r.Outcome, r.Message = why.outcome, why.message
-	case e == nil:
-		r.Message = "the agent ended without a result"
 	case e.err != nil:
-		r.Code, r.Message = "sandbox", e.err.Error()
+		r.Outcome, r.Code, r.Message = Crashed, "sandbox", e.err.Error()
 	case e.exit.Code == exitNotFound && s.seq == 0:
-		r.Code, r.Message = "program", "the agent's program is not in the sandbox: "+s.lastStderrLine()
-	default:
-		r.Message = fmt.Sprintf("the agent exited with status %d and without a result", e.exit.Code)
-		if w := s.lastStderrLine(); w != "" {
-			r.Message += ": " + w
-		}
+		r.Outcome, r.Code, r.Message = Crashed, "program", "the agent's program is not in the sandbox: "+s.lastStderrLine()
 	}
 }
 

@@ -128,7 +128,7 @@ func (s *Session) replayInputs() {
 		switch {
 		case in.Stop != nil:
 			s.mu.Lock()
-			s.current.stop = &stopReason{in.Stop.Outcome, in.Stop.Message}
+			s.current.stop = &StopReason{in.Stop.Outcome, in.Stop.Message}
 			s.mu.Unlock()
 			s.callConversation(func() { s.conversation.Interrupt(exchange{s}) })
 		case in.Decision != nil:

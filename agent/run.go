@@ -40,7 +40,8 @@ type Job struct {
 	Path []string
 
 	// Model serves the agent's requests to its model. The agent connects to it
-	// at an address inside the sandbox that only this turn has. An answer with
+	// at an address inside the sandbox that only this turn has. The status and
+	// Retry-After of its answers decide the Code of a failed turn. An answer with
 	// the header BudgetHeader means that a budget is used up. Nil: none.
 	Model http.Handler
 
@@ -80,6 +81,10 @@ type Job struct {
 // off, because a budget is used up. Its value is a line for display that names the
 // budget. It may be set after the answer has begun.
 const BudgetHeader = "Atoll-Spent"
+
+// StatusHeader is set on an answer of Job.Model that breaks off after it has begun. Its value is the HTTP
+// status of the failure.
+const StatusHeader = "Atoll-Status"
 
 // Run runs one turn. Failures of the agent are in the Result, as its Outcome; an
 // error means that no turn was run, because the sandbox can't be used or the turn

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +27,7 @@ const (
 // the sandbox.
 type services struct {
 	onActivity    func()
-	onModelAnswer func(spent string)
+	onModelAnswer func(a ModelAnswer, spent string)
 
 	wg sync.WaitGroup
 
@@ -58,8 +60,8 @@ func (v *services) serveModel(ctx context.Context, sb atoll.Sandbox, addr string
 				return
 			}
 			defer v.endWork(nil)
-			a := &responseWatcher{ResponseWriter: w, counts: r.Method == http.MethodPost, report: v.onModelAnswer}
-			defer a.checkBudget()
+			a := &responseWatcher{ResponseWriter: w, counts: r.Method == http.MethodPost && !strings.HasSuffix(strings.ToLower(strings.ReplaceAll(r.URL.Path, "_", "")), "counttokens"), report: v.onModelAnswer}
+			defer a.reportBroken()
 			h.ServeHTTP(a, r)
 		}),
 		ReadHeaderTimeout: headerTimeout,
@@ -155,32 +157,43 @@ func (v *services) close() {
 type responseWatcher struct {
 	http.ResponseWriter
 
-	counts      bool // the request counts against a budget
+	counts      bool // it answers a request to the model; others are about tokens and names
 	wroteHeader bool
-	spent       bool
-	report      func(spent string)
-}
-
-// checkBudget reports whether the answer has a BudgetHeader, and calls report once
-// if it has.
-func (a *responseWatcher) checkBudget() bool {
-	spent := a.Header().Get(BudgetHeader)
-	if spent != "" && !a.spent {
-		a.spent = true
-		a.report(spent)
-	}
-	return a.spent
+	broken      bool // the failure is reported
+	report      func(a ModelAnswer, spent string)
 }
 
 // WriteHeader reports the answer before it sends the header.
 func (a *responseWatcher) WriteHeader(status int) {
 	if !a.wroteHeader && status >= http.StatusOK {
 		a.wroteHeader = true
-		if !a.checkBudget() && a.counts && status < http.StatusBadRequest {
-			a.report("")
+		spent := a.Header().Get(BudgetHeader)
+		if a.counts || spent != "" {
+			a.broken = spent != ""
+			a.report(ModelAnswer{Status: status, RetryAfter: retryAfter(a.Header())}, spent)
 		}
 	}
 	a.ResponseWriter.WriteHeader(status)
+}
+
+// reportBroken reports the failure of an answer that had begun.
+func (a *responseWatcher) reportBroken() {
+	h := a.Header()
+	status, err := strconv.Atoi(h.Get(StatusHeader))
+	spent := h.Get(BudgetHeader)
+	if a.broken || !a.wroteHeader || err != nil && spent == "" {
+		return
+	}
+	a.report(ModelAnswer{Status: status, RetryAfter: retryAfter(h)}, spent)
+}
+
+// retryAfter returns the seconds of a Retry-After header; 0: it has none.
+func retryAfter(h http.Header) int {
+	n, err := strconv.Atoi(h.Get("Retry-After"))
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n
 }
 
 // Write sends b, after the header.

@@ -52,8 +52,9 @@ type Session struct {
 	goroutines   sync.WaitGroup // goroutines besides the loop
 
 	mu       sync.Mutex
-	current  *promptRun // guarded by mu: the running prompt, or the last one
-	watchdog watchdog   // guarded by mu
+	current  *promptRun  // guarded by mu: the running prompt, or the last one
+	answer   ModelAnswer // guarded by mu: the last one in this prompt
+	watchdog watchdog    // guarded by mu
 }
 
 // TextConversation is a Conversation with a process whose output is plain text:
@@ -70,15 +71,9 @@ type promptRun struct {
 	done      chan struct{} // closed when result is set
 	result    Result        // written before done is closed
 
-	stop     *stopReason // why the host stops it; nil: it does not. Guarded by the session's mu
+	stop     *StopReason // why the host stops it; nil: it does not. Guarded by the session's mu
 	spent    string      // the budget that the model endpoint reported as used up; guarded by mu
 	refusals int         // consecutive answers that reported it; guarded by mu
-}
-
-// stopReason is why the host stops a prompt.
-type stopReason struct {
-	outcome Outcome
-	message string
 }
 
 // processExit is how the process ended.
@@ -124,7 +119,7 @@ func newSession(j Job) *Session {
 	}
 	s.multiTurn = !j.Once && s.features.Turns
 	s.current = &promptRun{startedAt: s.startedAt, done: make(chan struct{})}
-	s.services = &services{onActivity: s.noteActivity, onModelAnswer: s.countModelAnswer, open: make(map[io.Closer]bool)}
+	s.services = &services{onActivity: s.noteActivity, onModelAnswer: s.recordAnswer, open: make(map[io.Closer]bool)}
 	return s
 }
 
@@ -161,7 +156,7 @@ func (s *Session) stopWithContext(ctx context.Context) {
 		s.kill(atoll.ErrLeft)
 		return
 	}
-	s.endSession(stopReasonOf(ctx))
+	s.endSession(StopReasonOf(ctx))
 }
 
 // execWithSignals runs a command, without signals if the driver does not support them.
@@ -335,6 +330,9 @@ func (s *Session) Wait(ctx context.Context) (Result, error) {
 	}
 }
 
+// WasLeft reports whether the session goes on in another process: see Job.Journal.
+func (s *Session) WasLeft() bool { return s.left.Load() }
+
 // Prompt sends a further prompt, after the result of the last one. It returns
 // ErrUnsupported for agents without Features.Turns, and ErrState while a prompt runs.
 func (s *Session) Prompt(ctx context.Context, p []Content) error {
@@ -357,6 +355,7 @@ func (s *Session) Prompt(ctx context.Context, p []Content) error {
 		s.mu.Lock()
 		last := s.current
 		s.current = &promptRun{startedAt: time.Now(), done: make(chan struct{})}
+		s.answer = ModelAnswer{}
 		s.startPromptTimers()
 		s.mu.Unlock()
 		err := s.conversation.Prompt(exchange{s}, p)
@@ -374,7 +373,7 @@ func (s *Session) Prompt(ctx context.Context, p []Content) error {
 // that does not support interrupts is killed.
 func (s *Session) Interrupt(context.Context) error {
 	if s.promptRunning() {
-		s.stopPrompt(stopReason{Aborted, "it was interrupted"})
+		s.stopPrompt(StopReason{Aborted, "it was interrupted"})
 	}
 	return nil
 }
@@ -391,7 +390,7 @@ func (s *Session) interruptAgent() {
 	why := s.current.stop
 	s.mu.Unlock()
 	asked := false
-	if s.recordInput(sessionInput{Stop: &stopNote{why.outcome, why.message}}) == nil {
+	if s.recordInput(sessionInput{Stop: &stopNote{why.Outcome, why.Message}}) == nil {
 		s.callConversation(func() { asked = s.conversation.Interrupt(exchange{s}) })
 	}
 	if !asked {
@@ -403,7 +402,7 @@ func (s *Session) interruptAgent() {
 // Close ends the agent and all its processes. An idle agent gets a moment to exit.
 func (s *Session) Close() error {
 	if s.promptRunning() {
-		s.stopPrompt(stopReason{Aborted, "it was closed"})
+		s.stopPrompt(StopReason{Aborted, "it was closed"})
 		s.kill(errStopped)
 	} else {
 		s.shutDownProcess()

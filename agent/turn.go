@@ -86,12 +86,14 @@ const (
 // Result is how a turn ended.
 type Result struct {
 	Outcome    Outcome         `json:"outcome"`
-	Text       string          `json:"text,omitempty"`       // the agent's last message
-	Structured json.RawMessage `json:"structured,omitempty"` // the answer that follows Turn.Schema
-	Code       string          `json:"code,omitempty"`       // machine-readable cause of a failure: "authentication", "rate_limit", "overloaded", "invalid_request", "not_found", "max_output"…
-	Message    string          `json:"message,omitempty"`    // one line for display about a failure
-	Session    string          `json:"session,omitempty"`    // id with which the next turn resumes the session
-	Denials    []ToolCall      `json:"denials,omitempty"`    // tool calls that were not permitted
+	Text       string          `json:"text,omitempty"`        // the agent's last message
+	Structured json.RawMessage `json:"structured,omitempty"`  // the answer that follows Turn.Schema
+	Code       string          `json:"code,omitempty"`        // machine-readable cause of a failure: "authentication", "rate_limit", "overloaded", "invalid_request", "not_found", "max_output"…
+	Message    string          `json:"message,omitempty"`     // one line for display about a failure
+	Status     int             `json:"status,omitempty"`      // HTTP status of the model's API that caused a failure; 0: another cause
+	RetryAfter int             `json:"retry_after,omitempty"` // seconds after which the API may be asked again; 0: unknown
+	Session    string          `json:"session,omitempty"`     // id with which the next turn resumes the session
+	Denials    []ToolCall      `json:"denials,omitempty"`     // tool calls that were not permitted
 	Usage      Usage           `json:"usage,omitzero"`
 	Turns      int             `json:"turns,omitempty"` // requests to the model
 	Exit       *int            `json:"exit,omitempty"`  // exit status of the process, once it has ended

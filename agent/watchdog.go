@@ -1,12 +1,8 @@
 package agent
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"time"
-
-	"github.com/atoll-sandbox/atoll"
 )
 
 const (
@@ -58,7 +54,7 @@ func (s *Session) startPromptTimers() {
 	w.stopPromptTimers()
 	w.lastActivity = time.Now()
 	if d := s.job.Timeout; d > 0 {
-		w.turnTimer = time.AfterFunc(d, func() { s.stopPrompt(stopReason{Timeout, fmt.Sprintf("it took longer than %v", d)}) })
+		w.turnTimer = time.AfterFunc(d, func() { s.stopPrompt(StopReason{Timeout, fmt.Sprintf("it took longer than %v", d)}) })
 	}
 	if d := s.job.Idle; d > 0 {
 		w.idleTimer = time.AfterFunc(d, s.checkIdle)
@@ -90,12 +86,12 @@ func (s *Session) checkIdle() {
 		return
 	}
 	s.mu.Unlock()
-	s.stopPrompt(stopReason{Timeout, fmt.Sprintf("no output from the agent for %v", d)})
+	s.stopPrompt(StopReason{Timeout, fmt.Sprintf("no output from the agent for %v", d)})
 }
 
 // stopPrompt stops the running prompt: it interrupts the agent, if that is
 // supported, and kills it if that has no effect. Only the first reason counts.
-func (s *Session) stopPrompt(why stopReason) {
+func (s *Session) stopPrompt(why StopReason) {
 	s.mu.Lock()
 	p := s.current
 	if p.isDone() || p.stop != nil || s.watchdog.closed {
@@ -127,7 +123,7 @@ func (s *Session) startInterruptTimer(p *promptRun) {
 }
 
 // endSession stops the running prompt, and then ends the process.
-func (s *Session) endSession(why stopReason) {
+func (s *Session) endSession(why StopReason) {
 	s.mu.Lock()
 	s.watchdog.ending = true
 	s.mu.Unlock()
@@ -195,29 +191,22 @@ func (s *Session) replaceTimer(t *time.Timer, d time.Duration, f func()) *time.T
 	return time.AfterFunc(d, f)
 }
 
-// countModelAnswer records an answer of the model endpoint; spent names a used up
+// recordAnswer records an answer of the model endpoint; spent names a used up
 // budget. An agent that goes on asking after maxRefusals is stopped.
-func (s *Session) countModelAnswer(spent string) {
+func (s *Session) recordAnswer(a ModelAnswer, spent string) {
 	s.mu.Lock()
 	p := s.current
-	if spent == "" {
-		p.refusals = 0
-	} else {
+	s.answer = a
+	switch {
+	case spent != "":
 		p.spent = spent
 		p.refusals++
+	case ErrorCode(a.Status) == "":
+		p.refusals = 0
 	}
 	enough := p.refusals >= maxRefusals
 	s.mu.Unlock()
 	if enough {
-		s.stopPrompt(stopReason{BudgetExceeded, spent})
+		s.stopPrompt(StopReason{BudgetExceeded, spent})
 	}
-}
-
-// stopReasonOf returns why a context has ended.
-func stopReasonOf(ctx context.Context) stopReason {
-	err := context.Cause(ctx)
-	if errors.Is(err, atoll.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) {
-		return stopReason{Timeout, err.Error()}
-	}
-	return stopReason{Aborted, err.Error()}
 }

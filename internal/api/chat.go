@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,6 +76,12 @@ func (s *Server) writeDialectError(w http.ResponseWriter, r *http.Request, p *pr
 	e := &dialect.Error{Status: p.Status, Code: "internal", Message: p.Detail}
 	if code, ok := statusCodes[p.Status]; ok {
 		e.Code = code
+	}
+	if p.Status == http.StatusInsufficientStorage { // a quota of turns, or of storage: clients know it as this
+		e.Status = http.StatusTooManyRequests
+	}
+	if w.Header().Get("Retry-After") == "" {
+		setRetryAfter(e)
 	}
 	d.WriteError(w, e)
 	return true
@@ -476,18 +483,27 @@ var failureStatuses = map[string]struct {
 	status int
 	code   string
 }{
-	"invalid_request": {400, "invalid_request"}, "not_found": {404, "not_found"}, "state": {409, "invalid_request"}, "denied": {403, "permission"},
-	"budget": {403, "budget"}, "quota": {429, "rate_limit"}, "rate_limit": {429, "rate_limit"}, "overloaded": {503, "overloaded"}, "unavailable": {503, "overloaded"},
-	"unsupported": {400, "invalid_request"}, "timeout": {504, "timeout"},
+	"invalid_request": {400, "invalid_request"}, "prompt_too_long": {400, "invalid_request"}, "not_found": {404, "not_found"}, "state": {409, "invalid_request"}, "denied": {403, "permission"},
+	"budget": {403, "budget"}, "billing": {402, "permission"}, "quota": {429, "rate_limit"}, "rate_limit": {429, "rate_limit"}, "overloaded": {503, "overloaded"}, "unavailable": {503, "overloaded"},
+	"server_error": {500, "internal"}, "unsupported": {400, "invalid_request"}, "timeout": {504, "timeout"},
 }
+
+// passedStatuses are statuses of the model's API that the client gets: it may repeat the request. Others, such as that
+// of a wrong key, are about the connector.
+var passedStatuses = []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusServiceUnavailable, statusOverloaded}
+
+// statusOverloaded is the status of an overloaded API of Anthropic.
+const statusOverloaded = 529
 
 // dialectErrorOf returns a failed result as an error of a dialect.
 func dialectErrorOf(res *agent.Result) *dialect.Error {
-	e := &dialect.Error{Status: http.StatusBadGateway, Code: "internal", Message: res.Message}
+	e := &dialect.Error{Status: http.StatusBadGateway, Code: "internal", Message: res.Message, RetryAfter: res.RetryAfter}
 	if f, ok := failureStatuses[res.Code]; ok {
 		e.Status, e.Code = f.status, f.code
 	}
 	switch {
+	case slices.Contains(passedStatuses, res.Status):
+		e.Status = res.Status
 	case res.Outcome == agent.Timeout:
 		e.Status, e.Code = 504, "timeout"
 	case res.Outcome == agent.Aborted:
@@ -496,5 +512,16 @@ func dialectErrorOf(res *agent.Result) *dialect.Error {
 	if e.Message == "" {
 		e.Message = "the turn ended: " + strings.TrimSpace(string(res.Outcome)+" "+res.Code)
 	}
+	setRetryAfter(e)
 	return e
+}
+
+// defaultRetry is the Retry-After of an error for which none is known, in seconds.
+const defaultRetry = 5
+
+// setRetryAfter sets RetryAfter of errors that pass with time.
+func setRetryAfter(e *dialect.Error) {
+	if e.RetryAfter == 0 && (e.Status == http.StatusTooManyRequests || e.Status == statusOverloaded) {
+		e.RetryAfter = defaultRetry
+	}
 }

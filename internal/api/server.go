@@ -135,6 +135,7 @@ func (s *Server) resources() []func(huma.API) {
 		s.registerAudit,
 		s.registerQuotas,
 		s.registerTurns,
+		s.registerSessions,
 		s.registerAgents,
 		s.registerAssistants,
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/atoll-sandbox/atoll/internal/model/dialect"
@@ -20,6 +21,8 @@ type state struct {
 	holds  *Reservations
 	client *http.Client
 	memory bodyMemory
+
+	numbers atomic.Int64 // of requests
 
 	mu    sync.Mutex
 	spent Usage // guarded by mu

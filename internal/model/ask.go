@@ -3,6 +3,7 @@ package model
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -36,6 +37,9 @@ func (a *Access) Ask(ctx context.Context, q *dialect.Request, f func(dialect.Del
 		}
 		return nil
 	})
+	if e := (*dialect.Error)(nil); errors.As(err, &e) {
+		c.noteFailure(ctx, e)
+	}
 	c.finishCall(ctx, status)
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ type call struct {
 	ended      bool
 	clientGone bool  // the client disconnected
 	checked    int64 // tokens at the last check of the budgets
+	number     int64 // of the request, for Access.Progress
 	limits     []Limit
 }
 
@@ -101,7 +102,15 @@ func (a *Access) admitCall(ctx context.Context, model string, q requestSize) (*c
 		h.holds = map[*hold]bool{}
 	}
 	h.holds[&c.hold] = true
+	c.number = a.state.numbers.Add(1)
 	return c, nil
+}
+
+// reportProgress reports the usage so far.
+func (c *call) reportProgress(u Usage, charged bool) {
+	if c.a.Progress != nil && c.number != 0 {
+		c.a.Progress(c.number, u, charged)
+	}
 }
 
 // allLimits returns the limits of the Access and of the ledger.
@@ -212,8 +221,16 @@ func (c *call) recordRefusal(ctx context.Context, e *dialect.Error) {
 	if n <= maxRefused {
 		_ = a.state.ledger.Charge(context.WithoutCancel(ctx), a.Caller, Usage{Refused: 1, Last: now}) // the request is refused anyway
 	}
-	c.line.Status, c.line.Refused, c.line.Duration = e.Status, e.Message, now.Sub(c.line.Time)
+	c.line.Refused, c.line.Duration = e.Message, now.Sub(c.line.Time)
+	c.noteFailure(ctx, e)
 	c.logLine()
+}
+
+// noteFailure records the error of the call, unless its client has left: then it is no error of the API.
+func (c *call) noteFailure(ctx context.Context, e *dialect.Error) {
+	if ctx.Err() == nil {
+		c.line.Status, c.line.Failed = e.Status, e
+	}
 }
 
 func (c *call) logLine() {
@@ -245,9 +262,18 @@ func (c *call) timeDeadline(ctx context.Context) (time.Time, *Limit) {
 // countUsage updates the call's usage from what the API reported, and at least from the
 // text. It returns the error of an exceeded budget, or nil.
 func (c *call) countUsage(ctx context.Context, u dialect.Usage, text int) *dialect.Error {
-	if c.ended {
+	if c.ended || !c.updateUsage(u, text) {
 		return nil
 	}
+	c.reportProgress(c.hold.usage, false)
+	h := c.a.state.holds
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return c.exceededBudget(ctx, false)
+}
+
+// updateUsage sets the usage so far, and reports whether it has grown by checkStep.
+func (c *call) updateUsage(u dialect.Usage, text int) bool {
 	h := c.a.state.holds
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -259,10 +285,10 @@ func (c *call) countUsage(ctx context.Context, u dialect.Usage, text int) *diale
 	uses.Cost = c.price.costOf(uses.Usage)
 	all := uses.Input + uses.CacheRead + uses.CacheWrite + uses.Output
 	if c.checked > 0 && all-c.checked < checkStep {
-		return nil
+		return false
 	}
 	c.checked = all
-	return c.exceededBudget(ctx, false)
+	return true
 }
 
 // chargeOnce charges the call's usage, once. With told, u replaces the estimate, and may
@@ -272,6 +298,13 @@ func (c *call) chargeOnce(ctx context.Context, u dialect.Usage, told bool) error
 		return nil
 	}
 	c.ended = true
+	uses, err := c.charge(ctx, u, told)
+	c.reportProgress(uses, true)
+	return err
+}
+
+// charge charges the call's usage, and returns it.
+func (c *call) charge(ctx context.Context, u dialect.Usage, told bool) (Usage, error) {
 	h := c.a.state.holds
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -291,7 +324,7 @@ func (c *call) chargeOnce(ctx context.Context, u dialect.Usage, told bool) error
 	} else {
 		err = fmt.Errorf("charge: %w", err)
 	}
-	return err
+	return uses, err
 }
 
 // finishCall ends the call with any result, and logs it. The status is the API's.

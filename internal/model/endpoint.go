@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/atoll-sandbox/atoll/agent"
@@ -48,15 +49,19 @@ func (a *Access) serve(w http.ResponseWriter, r *http.Request) {
 	if e == nil {
 		e = x.serve()
 	}
-	if e != nil {
-		x.reportBudget(e)
+	if e != nil && r.Context().Err() == nil { // else the client has left
+		x.reportFailure(e)
 		d.WriteError(w, e)
 	}
 }
 
-// reportBudget sets the header for a used up budget, for the server of the endpoint:
-// agents may hide the error, and in the middle of an answer only they see it.
-func (x *exchange) reportBudget(e *dialect.Error) {
+// reportFailure sets headers about a failure and a used up budget, for the server of the
+// endpoint: agents may hide the error, and in the middle of an answer only they see it.
+func (x *exchange) reportFailure(e *dialect.Error) {
+	x.w.Header().Set(agent.StatusHeader, strconv.Itoa(e.Status))
+	if e.RetryAfter > 0 {
+		x.w.Header().Set("Retry-After", strconv.Itoa(e.RetryAfter))
+	}
 	if e.Code == "budget" {
 		x.w.Header().Set(agent.BudgetHeader, e.Message)
 	}
@@ -183,10 +188,13 @@ func (x *exchange) translateRequest(b []byte, model string) *dialect.Error {
 		}
 		var g dialect.ResponseBuilder
 		status, err := c.callAPI(ctx, &asked, func(d dialect.Delta) error { g.Add(d); return nil })
-		c.finishCall(ctx, status)
 		if err != nil {
-			return x.a.toError(err)
+			e := x.a.toError(err)
+			c.noteFailure(ctx, e)
+			c.finishCall(ctx, status)
+			return e
 		}
+		c.finishCall(ctx, status)
 		_ = x.d.WriteResponse(x.w, q, &g.Response) // the client may have disconnected
 		return nil
 	}
@@ -199,12 +207,12 @@ func (x *exchange) translateRequest(b []byte, model string) *dialect.Error {
 		return nil
 	}
 	e = x.a.toError(err)
-	c.line.Status = e.Status
+	c.noteFailure(ctx, e)
 	c.finishCall(ctx, status)
 	if !out.begun {
 		return e
 	}
-	x.reportBudget(e)
+	x.reportFailure(e)
 	_ = out.write(dialect.Delta{Type: dialect.Failed, Err: e})
 	return nil
 }

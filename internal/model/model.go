@@ -88,7 +88,8 @@ type LogEntry struct {
 	Caller    Caller
 	Connector string
 	Model     string
-	Status    int
+	Status    int            // HTTP status of the answer; 0: the client left before there was one
+	Failed    *dialect.Error // why it failed; nil: it did not
 	Usage     dialect.Usage
 	Cost      float64
 	Duration  time.Duration
@@ -102,11 +103,16 @@ type Access struct {
 	Connector Connector
 	Caller    Caller
 	Limits    []Limit
-	Ledger    Ledger            // nil: in memory, for this Access
-	Client    *http.Client      // nil: one without a proxy for loopback addresses
-	Log       func(LogEntry)    // nil: nothing is logged
-	Now       func() time.Time  // nil: time.Now
-	Aliases   map[string]string // other names of models: "sonnet" -> "deepseek-chat"
+	Ledger    Ledger         // nil: in memory, for this Access
+	Client    *http.Client   // nil: one without a proxy for loopback addresses
+	Log       func(LogEntry) // nil: nothing is logged
+
+	// Progress is called with the usage so far of a request in flight, and with its whole usage when it was
+	// charged. Requests are numbered. Nil: it is not called.
+	Progress func(request int64, u Usage, charged bool)
+
+	Now     func() time.Time  // nil: time.Now
+	Aliases map[string]string // other names of models: "sonnet" -> "deepseek-chat"
 
 	state state
 }

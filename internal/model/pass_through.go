@@ -51,7 +51,7 @@ func (x *exchange) passThrough(b []byte, o *body, model string) *dialect.Error {
 	defer l.close()
 	status, e := x.forwardRequest(l, c, o, model, stream, &passedAnswer{x: x, c: c, l: l, hideUsage: !asked})
 	if e != nil {
-		c.line.Status = e.Status
+		c.noteFailure(ctx, e)
 	}
 	c.finishCall(ctx, status)
 	return e
@@ -260,8 +260,8 @@ func (p *passedAnswer) reportBroken(begun bool, e *dialect.Error) *dialect.Error
 		h.Del("Cache-Control")
 		return e
 	}
-	p.c.line.Status = e.Status
-	p.x.reportBudget(e)
+	p.c.noteFailure(p.x.r.Context(), e)
+	p.x.reportFailure(e)
 	q := &dialect.Request{}
 	_ = p.x.d.NewWriter(p.x.w, q).Write(dialect.Delta{Type: dialect.Failed, Err: e}) // the client may have disconnected
 	return nil

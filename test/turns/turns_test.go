@@ -87,9 +87,6 @@ func newTestServer(t *testing.T, o serverOptions) *testServer {
 			t.Error(err)
 		}
 	})
-	o.registry.Dir, o.registry.Log = filepath.Join(s.home, "turns"), log
-	s.registry, err = turn.Open(o.registry)
-	s.must(err)
 	if o.agents == nil {
 		o.agents = map[string]agent.Agent{"command": command.Agent{}}
 	}
@@ -101,6 +98,10 @@ func newTestServer(t *testing.T, o serverOptions) *testServer {
 		FindProgram: func(agent.Agent) (assistant.Program, error) { return o.program, nil },
 		ToolProgram: func() (string, error) { return helper.Finder{}.Find("atoll-tool") },
 	})
+	s.must(err)
+	o.registry.Dir, o.registry.Log = filepath.Join(s.home, "turns"), log
+	o.registry.Settle = p.SettleTurn
+	s.registry, err = turn.Open(o.registry)
 	s.must(err)
 	srv := api.New(api.Options{Fleet: s.fleet, Log: log, Agents: func() (*api.Agents, error) { return &api.Agents{Pipeline: p, Turns: s.registry}, nil }})
 	web := httptest.NewServer(srv.Handler())

@@ -141,6 +141,9 @@ func (r *turnRun) addTools(ctx context.Context, job *agent.Job) error {
 		return err
 	}
 	job.ToolProgram = name
+	// Tools end with the session, not with ctx: a call that fails before the agent is interrupted would look to it
+	// like any failed call, with which it goes on.
+	ctx, r.endTools = context.WithCancel(context.WithoutCancel(ctx))
 	job.Tools = func(conn net.Conn) {
 		if err := offer.Serve(ctx, conn); err != nil && ctx.Err() == nil {
 			r.pipeline.log.Debug("tools", "turn", r.id, "err", err)
@@ -150,7 +153,8 @@ func (r *turnRun) addTools(ctx context.Context, job *agent.Job) error {
 }
 
 // waitSession waits for the agent's result, and forwards interrupts to it. It returns ErrLeft for an agent
-// that is left to another process.
+// that is left to another process. The session ends with ctx by itself, so that its result has what is known
+// until then.
 func (r *turnRun) waitSession(ctx context.Context, s *agent.Session) (res agent.Result, err error) {
 	over := make(chan struct{})
 	watched := make(chan struct{})
@@ -165,10 +169,12 @@ func (r *turnRun) waitSession(ctx context.Context, s *agent.Session) (res agent.
 	defer func() {
 		close(over)
 		<-watched
+		r.endTools()
 		err = errors.Join(err, s.Close())
 	}()
-	if res, err = s.Wait(ctx); errors.Is(err, atoll.ErrLeft) {
-		_, _ = s.Wait(context.WithoutCancel(ctx)) // the session ends soon: it was left
+	res, err = s.Wait(context.WithoutCancel(ctx))
+	if cause := context.Cause(ctx); err == nil && s.WasLeft() {
+		return res, cause
 	}
 	return res, err
 }

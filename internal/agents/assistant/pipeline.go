@@ -15,6 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/agent/skill"
 	"github.com/atoll-sandbox/atoll/internal/agents/hook"
+	"github.com/atoll-sandbox/atoll/internal/agents/session"
 	"github.com/atoll-sandbox/atoll/internal/agents/tool"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/model"
@@ -68,6 +69,8 @@ type Pipeline struct {
 	opts  Options
 	log   *slog.Logger
 	chats *chatStore
+
+	sessions *session.Store
 }
 
 // TurnHandle is a running turn: it receives events and answers permission requests.
@@ -126,8 +129,12 @@ func New(o Options) (*Pipeline, error) {
 	if p.chats, err = openChats(o.Dir, o.ChatRetention, p.currentTime, p.log); err != nil {
 		return nil, fmt.Errorf("chats: %w", err)
 	}
+	p.sessions = session.Open(session.Options{Dir: o.Dir, Now: p.currentTime, Log: p.log})
 	return p, nil
 }
+
+// Sessions returns the sessions of chats.
+func (p *Pipeline) Sessions() *session.Store { return p.sessions }
 
 func (p *Pipeline) currentTime() time.Time {
 	if p.opts.Now != nil {
@@ -193,6 +200,7 @@ func (p *Pipeline) prepareTurn(ctx context.Context, ask *TurnRequest) (_ *Turn, 
 		return nil, err
 	}
 	ask.Chat = t.chat.ID
+	t.adoptSession()
 	if t.placement, err = t.planPlacement(); err != nil {
 		t.release()
 		return nil, err
@@ -202,10 +210,19 @@ func (p *Pipeline) prepareTurn(ctx context.Context, ask *TurnRequest) (_ *Turn, 
 
 // targetName returns the name of the assistant or agent, for chats and the audit log.
 func (t *Turn) targetName() string {
-	if t.assistant.ID != "" {
-		return t.assistant.ID
+	command := ""
+	if t.assistant.Sandbox != nil {
+		command = t.assistant.Sandbox.Command
 	}
-	return "agent/" + t.assistant.Sandbox.Command
+	return targetOf(t.assistant.ID, command)
+}
+
+// targetOf returns the name of an assistant, or of an agent without one.
+func targetOf(assistant, agent string) string {
+	if assistant != "" {
+		return assistant
+	}
+	return "agent/" + agent
 }
 
 // chatContext returns the context of the turn's conversation.

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/internal/agents/session"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
@@ -13,6 +14,8 @@ import (
 // events. Its methods are safe for concurrent use.
 type redactingTurn struct {
 	TurnHandle
+
+	journal *session.Journal
 
 	mu        sync.Mutex
 	sb        *fleet.Sandbox // nil: not created yet; guarded by mu, as all below
@@ -51,7 +54,9 @@ func (v *redactingTurn) Emit(e agent.Event) {
 		v.flush(r)
 	}
 	if e.Type != agent.TextDelta && e.Type != agent.ThoughtDelta {
-		v.TurnHandle.Emit(hideEvent(r, e))
+		e = hideEvent(r, e)
+		v.journal.NoteEvent(&e)
+		v.TurnHandle.Emit(e)
 		return
 	}
 	told, rest := r.Split(v.heldDelta.Text + e.Text)
@@ -72,14 +77,13 @@ func (v *redactingTurn) flush(r fleet.Redactor) {
 	}
 }
 
-// finishTurn emits the held delta, and returns the result and the error of a turn
-// without secrets.
-func (v *redactingTurn) finishTurn(res agent.Result, err error) (agent.Result, error) {
+// finishTurn emits the held delta, and returns the result of a turn without secrets.
+func (v *redactingTurn) finishTurn(res agent.Result) agent.Result {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	r := v.currentRedactor()
 	v.flush(r)
-	return hideResult(r, res), r.Error(err)
+	return hideResult(r, res)
 }
 
 // Decide waits for the decision about a permission.
@@ -90,6 +94,8 @@ func (v *redactingTurn) Decide(ctx context.Context, p agent.Permission) (agent.D
 
 // CallClientTool calls a tool of the client.
 func (v *redactingTurn) CallClientTool(ctx context.Context, call agent.ToolCall) (string, bool, error) {
+	v.journal.SetState(agent.SessionWaitingInput)
+	defer v.journal.SetState(agent.SessionWorking)
 	return v.TurnHandle.CallClientTool(ctx, hideCall(v.lockedRedactor(), call))
 }
 

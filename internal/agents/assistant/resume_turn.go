@@ -10,7 +10,6 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
-	"github.com/atoll-sandbox/atoll/internal/model"
 	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
@@ -127,16 +126,13 @@ func (r *turnRun) resumeSteps(ctx context.Context, t *ResumedTurn) (res agent.Re
 	if r.access, err = r.newAccess(); err != nil {
 		return res, err
 	}
-	if l := r.pipeline.opts.Ledger; l != nil {
-		if r.earlier, err = l.Usage(ctx, model.Caller{Owner: r.chat.Owner, Turn: r.id}); err != nil {
-			return res, err
-		}
+	if err = r.adoptUsage(ctx); err != nil {
+		return res, err
 	}
 	res, err = r.resumeAgent(ctx)
 	if errors.Is(err, atoll.ErrLeft) {
 		return res, err
 	}
-	r.addCountedUsage(&res)
 	return r.callNextHook(ctx, res, err)
 }
 

@@ -1,6 +1,7 @@
 package assistant
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/internal/agents/hook"
+	"github.com/atoll-sandbox/atoll/internal/agents/session"
 	"github.com/atoll-sandbox/atoll/internal/agents/tool"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/model"
@@ -33,8 +35,9 @@ type turnRun struct {
 
 	sb      *fleet.Sandbox // nil: not created yet
 	destroy func(context.Context) error
+	journal *session.Journal
 
-	earlier model.Usage // by the process that began the turn
+	endTools context.CancelFunc // ends the agent's tools
 
 	mu      sync.Mutex
 	refused string // why the model endpoint refused a request; guarded by mu
@@ -46,16 +49,18 @@ var errTurnTime = fmt.Errorf("%w: the turn took too long", atoll.ErrTimeout)
 // cleanupTimeout limits the removal of a turn's sandbox.
 const cleanupTimeout = time.Minute
 
-// Run runs the turn with its id. Failures of the agent are in the Result; an error means
-// that no turn was run. When Do returns, the turn's own sandbox is removed and the chat
-// is unlocked.
+// Run runs the turn with its id. Every failure is an Outcome of the Result; the only error is
+// atoll.ErrLeft, of a turn that another process continues. When Run returns, the turn's own sandbox is
+// removed and the chat is unlocked.
 func (t *Turn) Run(ctx context.Context, id string, handle TurnHandle) (agent.Result, error) {
 	return t.newRun(id, handle).runToEnd(ctx, t.timeLimit(), (*turnRun).runSteps)
 }
 
 // newRun returns the run of a turn.
 func (t *Turn) newRun(id string, handle TurnHandle) *turnRun {
-	r := &turnRun{Turn: t, id: id, handle: &redactingTurn{TurnHandle: handle}, destroy: func(context.Context) error { return nil }}
+	r := &turnRun{Turn: t, id: id, destroy: func(context.Context) error { return nil }, endTools: func() {}}
+	r.journal = r.newJournal()
+	r.handle = &redactingTurn{TurnHandle: handle, journal: r.journal}
 	r.out = &hookOutput{emit: r.emitEvent, open: make(map[string]*message)}
 	return r
 }
@@ -65,9 +70,11 @@ func (t *Turn) newRun(id string, handle TurnHandle) *turnRun {
 func (r *turnRun) runToEnd(ctx context.Context, limit time.Duration, steps func(*turnRun, context.Context) (agent.Result, error)) (res agent.Result, err error) {
 	t, id := r.Turn, r.id
 	defer t.release()
+	defer func() { r.endTools() }()
 	noted := t.request.Account.BeginAudit("turn", id, t.targetName())
 	defer func() {
 		if p := recover(); p != nil {
+			r.journal.Finish(agent.Result{Outcome: agent.Crashed, Code: "internal"}, r.canResume())
 			noted(fmt.Errorf("panic: %v", p))
 			panic(p)
 		}
@@ -83,23 +90,12 @@ func (r *turnRun) runToEnd(ctx context.Context, limit time.Duration, steps func(
 	if res, err = steps(r, ctx); errors.Is(err, atoll.ErrLeft) {
 		return res, err
 	}
-	res, err = r.handle.finishTurn(res, err)
-	return r.saveChat(ctx, res, err)
-}
-
-// auditError returns the error of a turn's result for the audit log.
-func auditError(res agent.Result) error {
-	switch res.Outcome {
-	case agent.OK, "":
-		return nil
-	case agent.Timeout:
-		return atoll.ErrTimeout
-	case agent.BudgetExceeded:
-		return atoll.ErrQuota
-	case agent.Aborted:
-		return context.Canceled
-	}
-	return fmt.Errorf("%w: %s", atoll.ErrUnavailable, res.Code)
+	res = r.decideOutcome(ctx, res, err)
+	res = r.handle.finishTurn(res)
+	r.saveChat(res)
+	r.removeSandbox(ctx)
+	r.journal.Finish(res, r.canResume())
+	return res, nil
 }
 
 // timeLimit returns the turn's time limit: the assistant's or the default, or the
@@ -136,7 +132,9 @@ func (r *turnRun) removeSandbox(ctx context.Context) {
 	defer cancel()
 	if err := r.destroy(ctx); err != nil && !errors.Is(err, atoll.ErrNotFound) {
 		r.pipeline.log.Error("sandbox of a turn not removed", "turn", r.id, "err", err)
+		return
 	}
+	r.destroy = func(context.Context) error { return nil }
 }
 
 // runSteps runs the steps of the turn: Create hook, model or agent, Next hook.
@@ -163,7 +161,6 @@ func (r *turnRun) runSteps(ctx context.Context) (agent.Result, error) {
 		if errors.Is(err, atoll.ErrLeft) {
 			return res, err
 		}
-		r.addCountedUsage(&res)
 	}
 	return r.callNextHook(ctx, res, err)
 }
@@ -180,6 +177,7 @@ func (r *turnRun) ensureSandbox(ctx context.Context) error {
 	}
 	r.sb = sb
 	r.handle.setSandbox(sb)
+	r.journal.Update(func(rec *agent.SessionRecord) { rec.Sandbox = sb.ID() })
 	r.handle.Update(func(rec *agent.Record) { rec.Sandbox = sb.ID() })
 	return nil
 }
@@ -190,9 +188,8 @@ func (r *turnRun) newAccess() (*model.Access, error) {
 		return nil, nil
 	}
 	owner := r.chat.Owner
-	who := model.Caller{Owner: owner, Chat: r.chat.ID, Assistant: r.targetName(), Turn: r.id}
 	b := r.assistant.Budget
-	a := &model.Access{Connector: *r.connector, Caller: who, Ledger: r.pipeline.opts.Ledger, Client: r.pipeline.opts.Client, Log: r.logModelUse, Now: r.pipeline.opts.Now}
+	a := &model.Access{Connector: *r.connector, Caller: r.modelCaller(), Ledger: r.pipeline.opts.Ledger, Client: r.pipeline.opts.Client, Log: r.logModelUse, Progress: r.noteUsage, Now: r.pipeline.opts.Now}
 	if r.agent != nil && !r.agent.Features().MaxTurns {
 		if n := int64(r.maxTurns()); n > 0 && (b.Turn.Requests == 0 || n < b.Turn.Requests) {
 			b.Turn.Requests = n
@@ -210,37 +207,6 @@ func (r *turnRun) newAccess() (*model.Access, error) {
 		}
 	}
 	return a, nil
-}
-
-// logModelUse logs a request to the model, and stores the reason of a refusal.
-func (r *turnRun) logModelUse(l model.LogEntry) {
-	if l.Refused != "" {
-		r.mu.Lock()
-		r.refused = l.Refused
-		r.mu.Unlock()
-	}
-	r.pipeline.log.Debug("model asked", "turn", r.id, "connector", l.Connector, "model", l.Model, "status", l.Status, "input", l.Usage.Input,
-		"output", l.Usage.Output, "took", l.Duration, "first", l.FirstByte, "refused", l.Refused)
-}
-
-// addCountedUsage replaces the agent's reported usage in the result by the counted one.
-func (r *turnRun) addCountedUsage(res *agent.Result) {
-	if r.access == nil {
-		return
-	}
-	s := r.access.Usage()
-	s.Add(r.earlier)
-	if s.Requests > 0 {
-		name := res.Usage.Model
-		res.Usage = agent.Usage{
-			Model: name, Input: s.Input, Output: s.Output, CacheRead: s.CacheRead, CacheWrite: s.CacheWrite, Requests: s.Requests, Cost: s.Cost, Counted: true,
-		}
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.refused != "" && res.Outcome == agent.Failed && s.Refused > 0 {
-		res.Outcome, res.Code, res.Message = agent.BudgetExceeded, "budget", r.refused
-	}
 }
 
 // callCreateHook calls the hook Create. skip: the model is not called, and res is the
@@ -389,14 +355,9 @@ func (r *turnRun) callNextHook(ctx context.Context, res agent.Result, err error)
 	return res, err
 }
 
-// saveChat stores the chat for its next turn.
-func (r *turnRun) saveChat(ctx context.Context, res agent.Result, err error) (agent.Result, error) {
-	if err != nil {
-		return res, err
-	}
-	if ctx.Err() != nil && res.Outcome == agent.Aborted && errors.Is(context.Cause(ctx), atoll.ErrTimeout) {
-		res.Outcome, res.Code = agent.Timeout, "timeout"
-	}
+// saveChat stores the chat for its next turn. After a failure, the client may repeat its last message or go on
+// with or without the part of the answer that it has received: each of them continues this chat.
+func (r *turnRun) saveChat(res agent.Result) {
 	if res.Session != "" && r.agent != nil {
 		r.chat.Sessions[r.targetName()] = res.Session
 	}
@@ -405,24 +366,36 @@ func (r *turnRun) saveChat(ctx context.Context, res agent.Result, err error) (ag
 		said = r.allMessages()
 	}
 	var prints []fingerprints
-	for _, text := range []string{res.Text, strings.TrimSpace(r.text.String())} {
-		if strings.TrimSpace(text) == "" {
-			continue
+	add := func(messages []dialect.Message) {
+		if p := r.chatContext().computeFingerprints(messages); p.Said != "" && !slices.Contains(prints, p) {
+			prints = append(prints, p)
 		}
-		answer := dialect.Message{Role: dialect.Assistant, Parts: textParts(text)}
-		prints = append(prints, r.chatContext().computeFingerprints(append(said[:len(said):len(said)], answer)))
+	}
+	partial := strings.TrimSpace(r.text.String())
+	for _, text := range []string{res.Text, partial} {
+		if strings.TrimSpace(text) != "" {
+			add(append(said[:len(said):len(said)], dialect.Message{Role: dialect.Assistant, Parts: textParts(text)}))
+		}
+	}
+	if res.Outcome != agent.OK {
+		add(said)
+		prints = append(prints, r.chat.Prints[:min(len(r.chat.Prints), maxPrints)]...)
 	}
 	if len(prints) > 0 {
-		answer := dialect.Message{Role: dialect.Assistant, Parts: textParts(res.Text)}
 		_, before, last := splitConversation(said)
 		if r.request.Messages == nil {
 			before = r.chat.Messages
 		}
-		r.chat.Messages = append(append(before[:len(before):len(before)], last), answer)
+		r.chat.Messages = append(before[:len(before):len(before)], last)
+		if text := cmp.Or(res.Text, partial); text != "" {
+			r.chat.Messages = append(r.chat.Messages, dialect.Message{Role: dialect.Assistant, Parts: textParts(text)})
+		}
 	}
-	if serr := r.pipeline.chats.save(r.chat, prints); serr != nil {
-		r.pipeline.log.Error("chat not kept", "chat", r.chat.ID, "err", serr)
+	if err := r.pipeline.chats.save(r.chat, prints); err != nil {
+		r.pipeline.log.Error("chat not kept", "chat", r.chat.ID, "err", err)
 		r.emitEvent(agent.Event{Type: agent.Warning, Text: "the chat could not be saved: its next turn starts a new conversation"})
 	}
-	return res, nil
 }
+
+// maxPrints limits the fingerprints of a chat that a failed turn keeps.
+const maxPrints = 8

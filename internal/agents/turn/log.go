@@ -17,16 +17,21 @@ import (
 	"github.com/atoll-sandbox/atoll/agent"
 )
 
-// log is the event log of one turn: a file of JSON lines that grows at its end.
-// Followers read the file, so that a slow one delays nothing.
+// log is the event log of one turn: a file of JSON lines that grows at its end. Followers read the file, so
+// that a slow one delays nothing.
+//
+// Above maxBytes only some events are stored, such as requests for permission. Those who follow the turn get the
+// others from a window in memory, for which the turn waits: see window.
 type log struct {
 	file     *os.File
-	maxBytes int64 // later events are dropped, except the last
+	maxBytes int64
 
 	mu       sync.Mutex
 	size     int64         // bytes written; guarded by mu, as all below
 	seq      int64         // of the last event
-	full     bool          // events are dropped
+	full     bool          // most events are not stored any more
+	window   window        // the last events of a full log
+	dropped  int64         // events that are not stored
 	finished bool          // the last event is written
 	err      error         // of writing
 	changed  chan struct{} // closed after a write
@@ -36,7 +41,7 @@ type log struct {
 const maxEvent = 4 << 20
 
 func newLog(f *os.File, most int64) *log {
-	return &log{file: f, maxBytes: most, changed: make(chan struct{})}
+	return &log{file: f, maxBytes: most, changed: make(chan struct{}), window: newWindow()}
 }
 
 // lastSeq returns the number of the last event.
@@ -46,6 +51,16 @@ func (l *log) lastSeq() int64 {
 	return l.seq
 }
 
+// isKept reports whether an event is stored in a full log, too: what waits for an answer, and what a turn
+// began and ended with.
+func isKept(t agent.Type) bool {
+	switch t {
+	case agent.Started, agent.PermissionRequested, agent.PermissionResolved, agent.PermissionDenied, agent.ClientToolCalled, agent.Dropped, agent.Finished:
+		return true
+	}
+	return false
+}
+
 // append writes an event, with the next number.
 func (l *log) append(e agent.Event) {
 	l.mu.Lock()
@@ -53,22 +68,38 @@ func (l *log) append(e agent.Event) {
 	if l.finished || l.err != nil && e.Type != agent.Finished {
 		return
 	}
-	if l.size > l.maxBytes && e.Type != agent.Finished {
-		if l.full {
-			return
-		}
+	if l.size > l.maxBytes && !l.full && e.Type != agent.Finished {
 		l.full = true
-		e = agent.Event{Time: e.Time, Turn: e.Turn, Type: agent.Warning, Text: fmt.Sprintf("the log has reached its limit of %d bytes: further events are dropped except the last", l.maxBytes)}
+		l.write(agent.Event{Time: e.Time, Turn: e.Turn, Type: agent.Dropped, Text: fmt.Sprintf("the log has reached its limit of %d bytes: it has only requests and the end from here on", l.maxBytes)})
 	}
+	if l.full {
+		l.window.waitForRoom(&l.mu)
+	}
+	if e.Type == agent.Finished && l.dropped > 0 {
+		l.write(agent.Event{Time: e.Time, Turn: e.Turn, Type: agent.Dropped, Text: fmt.Sprintf("%d events are not in the log", l.dropped)})
+	}
+	l.write(e)
+}
+
+// write writes an event to the file, and in a full log to the window. The caller holds mu.
+func (l *log) write(e agent.Event) {
 	e.Seq = l.seq + 1
 	line := encodeEvent(&e)
-	if _, err := l.file.WriteAt(line, l.size); err != nil {
-		l.err = err
-		l.finished = e.Type == agent.Finished
-		l.notifyReaders()
-		return
+	if l.full {
+		l.window.add(e.Seq, line)
 	}
-	l.size += int64(len(line))
+	stored := !l.full || isKept(e.Type)
+	if stored {
+		if _, err := l.file.WriteAt(line, l.size); err != nil {
+			l.err = err
+			l.finished = e.Type == agent.Finished
+			l.notifyReaders()
+			return
+		}
+		l.size += int64(len(line))
+	} else {
+		l.dropped++
+	}
 	l.seq = e.Seq
 	l.finished = e.Type == agent.Finished
 	l.notifyReaders()
@@ -91,11 +122,22 @@ func (l *log) readState() (size int64, over bool, changed <-chan struct{}, err e
 // followEvents calls f for each event with a higher number than after, until the
 // last event or until ctx is done. It reads from file, which is its own descriptor.
 func (l *log) followEvents(ctx context.Context, file *os.File, after int64, f func(agent.Event) error) error {
+	r := &follower{log: l, next: after + 1, f: f}
+	l.mu.Lock()
+	l.window.followers[r] = true
+	l.mu.Unlock()
+	defer r.leave()
 	at := int64(0)
 	for {
 		size, over, changed, werr := l.readState()
-		n, err := replayEvents(file, at, size, after, f)
+		n, err := replayEvents(file, at, size, after, r.deliverStored)
 		at += n
+		if errors.Is(err, errInWindow) {
+			err = nil
+		}
+		if err == nil {
+			err = r.deliverWindow(at)
+		}
 		switch {
 		case err != nil:
 			return err

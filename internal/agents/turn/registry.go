@@ -35,6 +35,10 @@ type Options struct {
 
 	PermissionTimeout time.Duration // until an unanswered permission is denied; 0: 5 min, negative: unlimited
 
+	// Settle returns the result of a turn whose process has ended, and which no process continues. Nil: it is
+	// Crashed, without a session and usage.
+	Settle func(ctx context.Context, r agent.Record) agent.Result
+
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // nil: time.Now
 }

@@ -158,12 +158,12 @@ func (d *Registry) loadKept(p turnKey) (k keptTurn, err error) {
 	return k, err
 }
 
-// countTold counts the events of the agent's session in a log.
+// countTold counts the events of the agent's session that were told, with those that a full log does not have.
 func countTold(l *log, after int64) (int, error) {
-	n := 0
+	n := int(l.seq - after)
 	_, err := replayEvents(l.file, 0, l.size, after, func(e agent.Event) error {
-		if e.Type != agent.ClientToolCalled { // of the turn, not of the session
-			n++
+		if e.Type == agent.ClientToolCalled || e.Type == agent.Dropped { // of the turn, not of the session
+			n--
 		}
 		return nil
 	})

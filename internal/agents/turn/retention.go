@@ -64,6 +64,7 @@ func (d *Registry) openLeft(p turnKey) (l *log, err error) {
 	l = newLog(file, d.opts.LogBytes)
 	if l.seq, l.finished, l.size, err = readTail(file); err == nil {
 		err = file.Truncate(l.size)
+		l.full = l.size > l.maxBytes
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
@@ -84,11 +85,17 @@ func (d *Registry) finishCrashed(r agent.Record) (err error) {
 
 // finishLeft ends a turn whose process has exited.
 func (d *Registry) finishLeft(l *log, r agent.Record) error {
-	res := agent.Result{Outcome: agent.Crashed, Code: "unavailable", Message: "the server ended during the turn"}
+	res, ok := agent.Result{}, false
 	if l.finished {
-		if last, ok := d.lastResult(l.file, l.size); ok {
-			res = last
-		}
+		res, ok = d.lastResult(l.file, l.size)
+	}
+	switch {
+	case ok:
+	case d.opts.Settle != nil:
+		res = d.opts.Settle(d.ctx, r)
+	default:
+		end := agent.Ending{Report: agent.Result{Outcome: agent.Crashed, Code: "unavailable", Message: "the server ended during the turn"}}
+		res = end.Result()
 	}
 	if res.Duration == 0 {
 		res.Duration = d.currentTime().Sub(r.Started)

@@ -346,33 +346,12 @@ func (t *Turn) callWork(ctx context.Context, work Work) (res agent.Result, left 
 
 // failedResult returns the result for an error of the work.
 func failedResult(ctx context.Context, err error) agent.Result {
-	res := agent.Result{Outcome: agent.Failed, Code: codeOf(err), Message: err.Error()}
-	switch {
-	case ctx.Err() != nil && !errors.Is(context.Cause(ctx), atoll.ErrTimeout):
-		res.Outcome, res.Code = agent.Aborted, "aborted"
-		res.Message = context.Cause(ctx).Error()
-	case errors.Is(err, atoll.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		res.Outcome = agent.Timeout
+	end := agent.Ending{Err: err}
+	if ctx.Err() != nil {
+		why := agent.StopReasonOf(ctx)
+		end.Stop = &why
 	}
-	return res
-}
-
-// codeByError maps errors to codes of results.
-var codeByError = []struct {
-	err  error
-	code string
-}{
-	{atoll.ErrNotFound, "not_found"}, {atoll.ErrExists, "exists"}, {atoll.ErrInvalid, "invalid_request"}, {atoll.ErrState, "state"},
-	{atoll.ErrQuota, "quota"}, {atoll.ErrUnsupported, "unsupported"}, {atoll.ErrTimeout, "timeout"}, {atoll.ErrDenied, "denied"}, {atoll.ErrUnavailable, "unavailable"},
-}
-
-func codeOf(err error) string {
-	for _, c := range codeByError {
-		if errors.Is(err, c.err) {
-			return c.code
-		}
-	}
-	return "internal"
+	return end.Result()
 }
 
 // finishTurn denies pending permissions and writes the turn's last event.

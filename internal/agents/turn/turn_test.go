@@ -353,8 +353,9 @@ func TestLogIsBounded(t *testing.T) {
 		}
 		return agent.Result{Text: "end"}, nil
 	})
+	<-x.Done()
 	list := d.readEvents(t, x.ID(), 0)
-	if n := len(list); n > 100 || list[n-2].Type != agent.Warning || list[n-1].Result.Text != "end" {
+	if n := len(list); n > 100 || list[n-2].Type != agent.Dropped || list[n-1].Result.Text != "end" {
 		t.Errorf("%d events", n)
 	}
 	d2 := open(t, Options{})

@@ -156,7 +156,7 @@ func (t *acpTurn) convertEvent(e agent.Event) (acp.SessionUpdate, bool) {
 			entries[i] = acp.PlanEntry{Content: p.Text, Status: acp.PlanEntryStatus(p.Status), Priority: acp.PlanEntryPriorityMedium}
 		}
 		return acp.UpdatePlan(entries...), true
-	case agent.Warning:
+	case agent.Warning, agent.Dropped:
 		return textChunk(agent.ThoughtDelta, "("+e.Text+")\n"), true
 	}
 	return acp.SessionUpdate{}, false

@@ -124,7 +124,7 @@ func (v *turnView) printEvent(e agent.Event) {
 		}
 	case agent.Retrying:
 		v.say1(output.Yellow, fmt.Sprintf("⟳ the model does not answer (%s): try %d in %s", retryReason(e.Retry), e.Retry.Attempt+1, e.Retry.Delay.Round(100*time.Millisecond)))
-	case agent.Warning:
+	case agent.Warning, agent.Dropped:
 		v.say1(output.Yellow, "! "+e.Text)
 	case agent.Finished:
 		v.printResult(e.Result)

@@ -38,19 +38,19 @@ func (a *App) FleetAgents(f *fleet.Fleet, log *slog.Logger, server bool) func() 
 		if log == nil {
 			shelf.log = slog.New(slog.DiscardHandler)
 		}
-		turns, err := turn.Open(turn.Options{
-			Dir: filepath.Join(a.Home, "turns"), Log: log, PerOwner: config.Get[int](c, "agents.turns"),
-			Keep: server, Retention: config.Get[time.Duration](c, "agents.keep"), PermissionTimeout: config.Get[time.Duration](c, "agents.patience"),
-		})
-		if err != nil {
-			return nil, a.ExplainWriteError(err)
-		}
 		pipeline, err := assistant.New(assistant.Options{
 			Agents: ListAgents(), App: shelf.loadApp, Dir: filepath.Join(a.Home, "chats"), Log: log, Timeout: config.Get[time.Duration](c, "agents.timeout"), PermissionTimeout: config.Get[time.Duration](c, "agents.patience"),
 			Connector: config.Get[string](c, "agents.connector"), ChooseDriver: a.agentDriver(f), Processes: SupportedProcesses(),
 			FindProgram: a.AgentPrograms().Program,
 			Ledger:      f.Usage(),
 			ToolProgram: func() (string, error) { return helper.Finder{}.Find("atoll-tool") },
+		})
+		if err != nil {
+			return nil, a.ExplainWriteError(err)
+		}
+		turns, err := turn.Open(turn.Options{
+			Dir: filepath.Join(a.Home, "turns"), Log: log, PerOwner: config.Get[int](c, "agents.turns"),
+			Keep: server, Settle: pipeline.SettleTurn, Retention: config.Get[time.Duration](c, "agents.keep"), PermissionTimeout: config.Get[time.Duration](c, "agents.patience"),
 		})
 		if err != nil {
 			return nil, a.ExplainWriteError(err)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +33,7 @@ type Turn struct {
 	Tools    []Use    `json:"tools,omitempty"`
 	Status   int      `json:"status,omitempty"` // of an error instead of an answer
 	Error    string   `json:"error,omitempty"`  // its message
+	Retry    int      `json:"retry,omitempty"`  // seconds of its Retry-After; 0: without the header
 	Hang     Duration `json:"hang,omitempty"`   // before the answer begins
 	Pause    Duration `json:"pause,omitempty"`  // between parts of the text
 	Cut      bool     `json:"cut,omitempty"`    // close the connection in the middle
@@ -78,6 +80,21 @@ type Server struct {
 	next     int       // guarded by mu: index in script.Turns
 	made     int       // guarded by mu: number of answers
 	requests []Request // guarded by mu
+	usage    Usage     // guarded by mu
+}
+
+// Usage is the server's own count of what it has answered.
+type Usage struct {
+	Requests      int64 // with a whole answer
+	Input, Output int64 // tokens of these
+	Broken        int64 // requests whose answer was not whole, since the client left or the script says so
+}
+
+// Usage returns the usage so far.
+func (m *Server) Usage() Usage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.usage
 }
 
 // Request is a received request.
@@ -170,12 +187,29 @@ func (m *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.ResponseWriter, a.done = w, r.Context().Done()
+	whole := false
+	defer func() { m.count(a, whole) }()
 	a.wait(a.Hang)
 	if a.Status != 0 {
 		a.writeError(path)
 		return
 	}
 	say(a)
+	whole = r.Context().Err() == nil
+}
+
+// count counts an answer.
+func (m *Server) count(a *answer, whole bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case whole:
+		m.usage.Requests++
+		m.usage.Input += a.Input
+		m.usage.Output += a.Output
+	case a.Status == 0:
+		m.usage.Broken++
+	}
 }
 
 // recordRequest records a request and returns its answer.
@@ -221,6 +255,9 @@ func (a *answer) writeError(path string) {
 		v = map[string]any{"type": "error", "error": map[string]any{"type": kind, "message": text}}
 	case strings.HasSuffix(path, "enerateContent"):
 		v = map[string]any{"error": map[string]any{"code": a.Status, "message": text, "status": strings.ToUpper(kind)}}
+	}
+	if a.Retry > 0 {
+		a.Header().Set("Retry-After", strconv.Itoa(a.Retry))
 	}
 	a.Header().Set("Content-Type", "application/json")
 	a.WriteHeader(a.Status)
