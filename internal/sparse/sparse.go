@@ -164,22 +164,35 @@ const minHole = 32 << 10
 
 // CopyFile writes the content of r to a new file from its beginning, with holes for long runs of
 // zeros. It returns the size of the content.
-func CopyFile(f *os.File, r io.Reader) (size int64, err error) {
-	buf, zeros := make([]byte, minHole), make([]byte, minHole)
+func CopyFile(f *os.File, r io.Reader) (size int64, err error) { return new(Copier).CopyFile(f, r) }
+
+// Copier is a CopyFile for many files, one after another. Its zero value can be used.
+type Copier struct{ buf, zeros []byte }
+
+// CopyFile is like the function CopyFile.
+func (c *Copier) CopyFile(f *os.File, r io.Reader) (size int64, err error) {
+	if c.buf == nil {
+		c.buf, c.zeros = make([]byte, minHole), make([]byte, minHole)
+	}
+	written := int64(0) // end of the last part that is not a hole
 	for {
 		n := 0
-		for n < len(buf) && err == nil {
+		for n < len(c.buf) && err == nil {
 			var k int
-			k, err = r.Read(buf[n:])
+			k, err = r.Read(c.buf[n:])
 			n += k
 		}
-		if n > 0 && !bytes.Equal(buf[:n], zeros[:n]) {
-			if _, werr := f.WriteAt(buf[:n], size); werr != nil {
+		if n > 0 && !bytes.Equal(c.buf[:n], c.zeros[:n]) {
+			if _, werr := f.WriteAt(c.buf[:n], size); werr != nil {
 				return size, werr
 			}
+			written = size + int64(n)
 		}
 		size += int64(n)
 		if err == io.EOF { //nolint:errorlint // readers don't wrap it
+			if written == size {
+				return size, nil
+			}
 			return size, f.Truncate(size)
 		}
 		if err != nil {

@@ -110,14 +110,14 @@ func copyTree(ctx context.Context, a *app.App, from, to Endpoint) error {
 	}
 	var stream io.Reader = counted
 	var renamed *RenamedReader
-	if name != "" {
+	if name != "" && to.tree != nil {
 		renamed = RenameRoot(counted, name)
 		stream = renamed
 	}
 	if to.tree != nil {
 		err = to.tree.Import(ctx, dir, stream)
 	} else {
-		err = Unpack(dir, stream)
+		err = Unpack(dir, name, stream)
 	}
 	if renamed != nil {
 		err = output.CloseAfter(err, renamed)

@@ -4,21 +4,18 @@ package transfer
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 	"sync"
 
-	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
-	"github.com/atoll-sandbox/atoll/internal/sparse"
 )
 
 // piped runs a writer of a stream beside its reader.
@@ -28,11 +25,18 @@ type piped struct {
 	err error // set when wg is done
 }
 
+// streamBuffer is how many bytes of a stream are passed on at once.
+const streamBuffer = 256 << 10
+
+// PipeReader returns the stream that write writes.
 func PipeReader(write func(w io.Writer) error) *piped {
 	r, w := io.Pipe()
 	p := &piped{PipeReader: r}
 	p.wg.Go(func() {
-		p.err = write(w)
+		b := bufio.NewWriterSize(w, streamBuffer) // an archive has many small parts, each of which would wake up the reader
+		if p.err = write(b); p.err == nil {
+			p.err = b.Flush()
+		}
 		_ = w.CloseWithError(p.err) // never fails
 	})
 	return p
@@ -154,140 +158,4 @@ func newTop(name, top, to string) string {
 		return name
 	}
 	return to + rest
-}
-
-// Unpack writes a stream below a directory of this machine. Everything goes
-// through an os.Root: no name and no link leads out of the directory. Of
-// modes only the permissions are taken.
-func Unpack(dir string, r io.Reader) error {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	tr := tar.NewReader(r)
-	var dirs []*tar.Header // their modes and times come last, when nothing is written into them any more
-	for {
-		h, err := tr.Next()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return err
-		}
-		h.Name = path.Clean(h.Name)
-		if !filepath.IsLocal(filepath.FromSlash(h.Name)) {
-			return fmt.Errorf("%w: entry %q of the stream leads out of %s", atoll.ErrDenied, h.Name, dir)
-		}
-		if h.Typeflag == tar.TypeDir {
-			dirs = append(dirs, h)
-		}
-		if err := unpackOne(root, tr, h); err != nil {
-			return fmt.Errorf("%s: %w", h.Name, err)
-		}
-	}
-	for i := len(dirs) - 1; i >= 0; i-- {
-		h := dirs[i]
-		if h.Name == "." {
-			continue
-		}
-		if err := errors.Join(root.Chmod(h.Name, fs.FileMode(h.Mode)&0o777), root.Chtimes(h.Name, h.ModTime, h.ModTime)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func unpackOne(root *os.Root, tr *tar.Reader, h *tar.Header) error {
-	if err := checkNoLink(root, path.Dir(h.Name)); err != nil {
-		return err
-	}
-	if parent := path.Dir(h.Name); parent != "." {
-		if err := root.MkdirAll(parent, 0o755); err != nil {
-			return err
-		}
-	}
-	switch h.Typeflag {
-	case tar.TypeDir:
-		if h.Name == "." {
-			return nil
-		}
-		if err := checkNoLink(root, h.Name); err != nil {
-			return err
-		}
-		return root.MkdirAll(h.Name, 0o755)
-	case tar.TypeSymlink:
-		if err := removeExisting(root, h.Name); err != nil {
-			return err
-		}
-		return root.Symlink(h.Linkname, h.Name)
-	case tar.TypeLink:
-		if err := removeExisting(root, h.Name); err != nil {
-			return err
-		}
-		from := path.Clean(h.Linkname)
-		if err := checkNoLink(root, from); err != nil {
-			return err
-		}
-		return root.Link(from, h.Name)
-	case tar.TypeReg:
-		return unpackFile(root, tr, h)
-	}
-	return nil // devices and pipes of a sandbox mean nothing here
-}
-
-// checkNoLink refuses a path below the destination that leads through a link,
-// be it of this stream or of an earlier one: a sandbox may have planted it.
-func checkNoLink(root *os.Root, name string) error {
-	at := ""
-	for _, part := range strings.Split(path.Clean(name), "/") {
-		at = path.Join(at, part)
-		info, err := root.Lstat(at)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if info.Mode()&fs.ModeSymlink != 0 {
-			return fmt.Errorf("%w: %s is a link: remove it, or copy to another place", atoll.ErrDenied, at)
-		}
-	}
-	return nil
-}
-
-// unpackFile writes a file under a temporary name and then renames it.
-func unpackFile(root *os.Root, tr *tar.Reader, h *tar.Header) error {
-	temp := path.Join(path.Dir(h.Name), fmt.Sprintf(".atoll-%016x.tmp", rand.Uint64()))
-	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = sparse.CopyFile(f, tr)
-	err = output.CloseAfter(err, f)
-	if err == nil {
-		err = errors.Join(root.Chmod(temp, fs.FileMode(h.Mode)&0o777), root.Chtimes(temp, h.ModTime, h.ModTime))
-	}
-	if err == nil {
-		err = root.Rename(temp, h.Name)
-	}
-	if err != nil {
-		return errors.Join(err, root.Remove(temp))
-	}
-	return nil
-}
-
-// removeExisting removes a file or link that is in the way of a link.
-func removeExisting(root *os.Root, name string) error {
-	info, err := root.Lstat(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if info.IsDir() {
-		return fmt.Errorf("%w: a directory is in the way", atoll.ErrExists)
-	}
-	return root.Remove(name)
 }

@@ -22,8 +22,7 @@ func TestSparseFilesStaySmall(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	renamed := RenameRoot(&b, "other")
-	if err := errors.Join(Unpack(dir, renamed), renamed.Close()); err != nil {
+	if err := Unpack(dir, "other", &b); err != nil {
 		t.Fatal(err)
 	}
 	info, err := os.Stat(dir + "/other")
