@@ -104,18 +104,37 @@ func newEndingFixture(t *testing.T, a endingAgent) *endingFixture {
 	for _, d := range []string{home, filepath.Join(app, "connectors"), filepath.Join(app, "assistants", "coder")} {
 		f.must(os.MkdirAll(d, 0o755))
 	}
-	f.must(os.Symlink(programs, filepath.Join(home, "agents")))
+	f.placePrograms(programs, filepath.Join(home, "agents"))
 	connector := fmt.Sprintf(`{"type":%q,"options":{"host":%q,"key":"real-key","model":"scripted-1","models":["*"]}}`, a.api, f.model.URL+a.base)
 	f.must(os.WriteFile(filepath.Join(app, "connectors", "scripted.conn.yao"), []byte(connector), 0o600))
 	assistant := fmt.Sprintf(`{"name":"Coder","connector":"scripted","sandbox":{"command":%q,"driver":"namespace"}}`, a.name)
 	f.must(os.WriteFile(filepath.Join(app, "assistants", "coder", "package.yao"), []byte(assistant), 0o600))
 	f.env = append(os.Environ(), "ATOLL_HOME="+home, "ATOLL_APP="+app, "ATOLL_CONFIG="+filepath.Join(dir, "none.yaml"), "ATOLL_DRIVER=namespace")
-	if rg := filepath.Dir(filepath.Dir(os.Getenv("ATOLL_CODEX"))); a.name == "opencode" && os.Getenv("ATOLL_CODEX") != "" { // it has the rg that opencode would download
-		f.env = append(f.env, "PATH="+filepath.Join(rg, "codex-path")+":"+os.Getenv("PATH"))
-	}
 	f.startServer()
 	t.Cleanup(f.stopServer)
 	return f
+}
+
+// placePrograms makes the agents' programs those of the server. The copy of opencode has the rg of Codex, which opencode
+// would download.
+func (f *endingFixture) placePrograms(programs, place string) {
+	f.Helper()
+	if f.agent.name != "opencode" {
+		f.must(os.Symlink(programs, place))
+		return
+	}
+	from, err := filepath.EvalSymlinks(filepath.Join(programs, "opencode", "current"))
+	f.must(err)
+	dir := filepath.Join(place, "opencode", filepath.Base(from))
+	f.must(os.MkdirAll(filepath.Dir(dir), 0o755))
+	if out, err := exec.Command("cp", "-a", from, dir).CombinedOutput(); err != nil {
+		f.Fatalf("copy opencode: %v %s", err, out)
+	}
+	f.must(os.Symlink(filepath.Base(dir), filepath.Join(place, "opencode", "current")))
+	rg := filepath.Join(filepath.Dir(filepath.Dir(testenv.Program(f, "codex", "ATOLL_CODEX"))), "codex-path", "rg")
+	if out, err := exec.Command("cp", rg, filepath.Join(dir, "bin", "rg")).CombinedOutput(); err != nil {
+		f.Fatalf("copy rg: %v %s", err, out)
+	}
 }
 
 func (f *endingFixture) must(err error) {
