@@ -53,7 +53,7 @@ type Disk struct {
 	Sandbox    string    `json:"sandbox,omitempty"` // id of the sandbox that uses it now; empty: none
 }
 
-// StartFresh starts a stopped sandbox with its disks discarded; see [Fresher].
+// StartFresh starts a stopped sandbox with its disks discarded; see [FreshStarter].
 func StartFresh(ctx context.Context, sb Sandbox) error {
 	f, err := requireAbility[FreshStarter](sb, "fresh start")
 	if err != nil {

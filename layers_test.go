@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -65,8 +66,8 @@ type source struct {
 	fset *token.FileSet
 }
 
-func listSources(t *testing.T) []source {
-	t.Helper()
+// parseSources parses all Go files of this repository, once for all tests.
+var parseSources = sync.OnceValues(func() ([]source, error) {
 	var list []source
 	fset := token.NewFileSet()
 	err := filepath.WalkDir(".", func(name string, d fs.DirEntry, err error) error {
@@ -87,6 +88,12 @@ func listSources(t *testing.T) []source {
 		list = append(list, source{slash, path.Dir(slash), strings.HasSuffix(name, "_test.go"), f, fset})
 		return nil
 	})
+	return list, err
+})
+
+func listSources(t *testing.T) []source {
+	t.Helper()
+	list, err := parseSources()
 	if err != nil {
 		t.Fatal(err)
 	}

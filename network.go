@@ -35,7 +35,7 @@ type Connection struct {
 	Duration time.Duration `json:"duration"`         // nanoseconds; 0 while it is open
 }
 
-// SetNetwork replaces the network rules of a sandbox; see [Gated].
+// SetNetwork replaces the network rules of a sandbox; see [NetworkController].
 func SetNetwork(ctx context.Context, sb Sandbox, n Network) error {
 	g, err := requireAbility[NetworkController](sb, "set network")
 	if err != nil {
@@ -44,7 +44,7 @@ func SetNetwork(ctx context.Context, sb Sandbox, n Network) error {
 	return g.SetNetwork(ctx, n)
 }
 
-// Connections returns the connection attempts of a sandbox, oldest first; see [Gated].
+// Connections returns the connection attempts of a sandbox, oldest first; see [NetworkController].
 func Connections(ctx context.Context, sb Sandbox) ([]Connection, error) {
 	g, err := requireAbility[NetworkController](sb, "network log")
 	if err != nil {

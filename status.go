@@ -78,8 +78,8 @@ type Features struct {
 	Detach   bool          `json:"detach"`             // Detacher, CommandResumer
 	Terminal bool          `json:"terminal"`           // Terminals
 	Notices  bool          `json:"notices"`            // Notifier
-	Egress   bool          `json:"gate"`               // Gated
-	Fresh    bool          `json:"fresh"`              // Fresher
+	Egress   bool          `json:"gate"`               // NetworkController
+	Fresh    bool          `json:"fresh"`              // FreshStarter
 	Disks    bool          `json:"disks"`              // DiskKeeper, and the driver is a DiskStore
 	Runtimes []string      `json:"runtimes,omitempty"` // Spec.Runtime, besides the driver's own
 	Networks []NetworkMode `json:"networks"`           // Spec.Network.Mode
@@ -95,7 +95,7 @@ type Features struct {
 func (f *Features) IsVM() bool { return f.Isolation == "machine" || f.Isolation == "emulated" }
 
 // Has reports whether the features include an ability, given as a nil *Stopper, *Pauser…
-// It helps to implement [Chooser].
+// It helps to implement [AbilityReporter].
 func (f *Features) Has(ability any) bool {
 	switch ability.(type) {
 	case *Stopper:

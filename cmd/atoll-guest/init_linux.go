@@ -38,7 +38,7 @@ func redirectEgress(s *jail.Setup, cfg *guest.Config) error {
 	}
 	err := guest.RedirectConnections()
 	if err != nil && !s.Egress {
-		fmt.Fprintln(os.Stderr, "without a way to the gate:", err)
+		fmt.Fprintln(os.Stderr, "no connection to the egress proxy:", err)
 		cfg.Egress, err = false, nil
 	}
 	return err

@@ -14,8 +14,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/atoll-sandbox/atoll/internal/cli"
@@ -274,6 +276,54 @@ func TestDocumentedCommandLinesAreValid(t *testing.T) {
 	if checked < 100 {
 		t.Errorf("only %d command lines were found", checked)
 	}
+}
+
+// TestHelpPages checks that each page of the help has an example whose command lines are valid, and
+// that it fits into a terminal of 80 columns.
+func TestHelpPages(t *testing.T) {
+	root := cli.NewRootCommand(&app.App{})
+	root.InitDefaultHelpCmd()
+	var check func(cmd *cobra.Command)
+	check = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			check(sub)
+		}
+		if !cmd.IsAvailableCommand() && cmd.HasParent() {
+			return // hidden, or a topic without a command
+		}
+		var page strings.Builder
+		cmd.SetOut(&page)
+		if err := cmd.Help(); err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(page.String()) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
+				t.Errorf("%s --help: a line has %d columns: %s", cmd.CommandPath(), n, line)
+			}
+		}
+		if !cmd.HasExample() {
+			t.Errorf("%s --help has no example", cmd.CommandPath())
+		}
+		for _, line := range exampleLines(cmd.Example) {
+			if err := checkCommandLine(line); err != nil {
+				t.Errorf("%s --help: %s: %v", cmd.CommandPath(), line, err)
+			}
+		}
+	}
+	check(root)
+}
+
+// exampleLines returns the calls of atoll in the example of a command. Two spaces begin a comment.
+func exampleLines(example string) []string {
+	var lines []string
+	for line := range strings.Lines(example) {
+		line, _, _ = strings.Cut(strings.TrimSpace(line), "  ")
+		line = strings.ReplaceAll(line, "$(", ";")
+		for _, call := range atollCall.FindAllStringSubmatch(line, -1) {
+			lines = append(lines, strings.TrimSpace(call[1]))
+		}
+	}
+	return lines
 }
 
 var (

@@ -28,6 +28,7 @@ const (
 	actStop       = "stop"
 	actPause      = "pause"
 	actResume     = "resume"
+	actThaw       = "thaw" // of a paused sandbox, until a command past its deadline has ended
 	actSetNetwork = "set network"
 	actSnapshot   = "snapshot"
 	actFork       = "fork" // recorded for the origin, while its image is made
@@ -40,6 +41,7 @@ type actArgs struct {
 	Engine  string    `json:"engine"`           // address: the home may be used with another engine later
 	Created time.Time `json:"created,omitzero"` // of actCreate: of the sandbox
 	Image   string    `json:"image,omitempty"`  // of actFork: the image of the fork
+	Commit  string    `json:"commit,omitempty"` // of actSnapshot and actFork: labelTime of the image
 	Active  bool      `json:"active,omitempty"` // of actRestore, actSnapshot and actFork: the container ran
 	Swap    bool      `json:"swap,omitempty"`   // of actRestore: the spare container is complete, and replaces the other
 }
@@ -109,8 +111,11 @@ func waitForLock(ctx context.Context) func(*os.File) error {
 
 // runAct does an act on the sandbox: name and args are recorded before do is called. What an error or
 // a kill leaves half done, recoverAct finishes or undoes. Without a directory on this host nothing is
-// recorded, and act is nil.
+// recorded, and act is nil. The caller holds s.changing.
 func (s *Sandbox) runAct(ctx context.Context, name string, args actArgs, do func(act *journal.Act) error) error {
+	if err := s.endThaw(); err != nil { // the lock of acts is not the thaw's any more
+		return err
+	}
 	held, err := s.d.lockActs(s.id, waitForLock(ctx))
 	if err != nil {
 		return err
@@ -199,16 +204,18 @@ func (d *Driver) recoverAct(ctx context.Context, e *engine, id, name string, arg
 		return s.killContainer(ctx, s.mainContainer())
 	case actStart: // its caller knows of no sandbox that runs
 		return s.undoStart(ctx)
-	case actPause:
+	case actPause, actThaw:
 		return ignoreState(s.callPause(ctx))
 	case actResume:
 		return ignoreState(s.callUnpause(ctx))
 	case actSetNetwork:
 		return s.applyNetwork(ctx)
-	case actSnapshot:
-		return s.waitForCommit(ctx, args)
-	case actFork:
-		return errors.Join(s.waitForCommit(ctx, args), e.untagImage(ctx, args.Image))
+	case actSnapshot, actFork:
+		err := errors.Join(s.waitForCommit(ctx, args), d.expectLateImage(lateImage{Created: args.Commit, Sandbox: id, Fork: name == actFork}))
+		if name == actFork {
+			err = errors.Join(err, e.untagImage(ctx, args.Image))
+		}
+		return err
 	case actRestore:
 		return s.recoverRestore(ctx, args)
 	}
@@ -365,6 +372,9 @@ func (s *Sandbox) replaceContainer(ctx context.Context) error {
 		return err
 	}
 	_, err := s.e.api.ContainerRename(ctx, spareName(s.id), client.ContainerRenameOptions{NewName: s.mainContainer()})
+	if err == nil {
+		s.removeUsedImages(ctx)
+	}
 	return s.e.contextError(ctx, err)
 }
 
@@ -376,6 +386,8 @@ func (d *Driver) recoverAll(ctx context.Context, e *engine) {
 	}
 	for _, entry := range entries {
 		switch name := entry.Name(); {
+		case strings.HasPrefix(name, latePrefix):
+			d.removeLateImage(ctx, e, filepath.Join(d.baseDir(), name))
 		case strings.HasPrefix(name, removedPrefix):
 			_ = os.RemoveAll(filepath.Join(d.baseDir(), name)) // the next call tries again
 		case entry.IsDir() && atoll.CheckID(name) == nil:

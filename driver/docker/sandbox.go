@@ -30,6 +30,7 @@ type Sandbox struct {
 	created time.Time
 
 	changing sync.Mutex // held while the container changes: stop, pause, restore…
+	thaw     *thaw      // the act during which it is thawed; nil: none; guarded by changing
 
 	mu       sync.Mutex
 	known    atoll.State   // guarded by mu, as all below: the last known state
@@ -268,38 +269,6 @@ func (s *Sandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 	return exit, err
 }
 
-// thawForDeadline thaws a paused sandbox until freezeAgain was called as often. It reports whether
-// the sandbox is thawed.
-func (s *Sandbox) thawForDeadline(ctx context.Context) bool {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	if s.askState(ctx) != atoll.Paused { // another process may have paused it
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.thawed == 0 {
-		_, err := s.e.api.ContainerUnpause(ctx, s.mainContainer(), client.ContainerUnpauseOptions{})
-		if err != nil {
-			return false // it was ended, or another process resumed it
-		}
-	}
-	s.thawed++
-	return true
-}
-
-// freezeAgain undoes one thawForDeadline.
-func (s *Sandbox) freezeAgain(ctx context.Context) {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.thawed--
-	if s.thawed == 0 && s.known == atoll.Paused {
-		_, _ = s.e.api.ContainerPause(ctx, s.mainContainer(), client.ContainerPauseOptions{}) // a removed container needs none
-	}
-}
-
 // Status returns the state of the sandbox now.
 func (s *Sandbox) Status(ctx context.Context) (atoll.Status, error) {
 	s.d.recoverIdle(ctx, s.e, s.id)
@@ -526,6 +495,10 @@ func (s *Sandbox) Destroy(ctx context.Context) error {
 // destroy removes the sandbox, whatever act on it was interrupted. It does not wait for one in progress, which then
 // fails and undoes itself.
 func (s *Sandbox) destroy(ctx context.Context) error {
+	if s.changing.TryLock() { // no act of this process is in progress but a thaw
+		_ = s.endThaw() // the removal is another act
+		s.changing.Unlock()
+	}
 	held, err := s.d.lockActs(s.id, tryLock)
 	if err != nil && !errors.Is(err, errBusy) {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -77,13 +78,16 @@ func (s *Sandbox) commitImage(ctx context.Context, info atoll.SnapshotInfo, ref 
 			return fmt.Errorf("%w: the image declares a volume at %s, which snapshots and forks would leave out", atoll.ErrUnsupported, m.Destination)
 		}
 	}
-	args := actArgs{Active: stateOf(c.State) == atoll.Running}
+	args := actArgs{Active: stateOf(c.State) == atoll.Running, Commit: commitTime(info)}
 	name := actSnapshot
 	if info.ID == "" {
 		name, args.Image = actFork, ref
 	}
 	return s.runAct(ctx, name, args, func(*journal.Act) error { return s.callCommit(ctx, info, ref, args.Active) })
 }
+
+// commitTime returns labelTime of the image of a snapshot or fork. No other image has it.
+func commitTime(info atoll.SnapshotInfo) string { return info.Created.UTC().Format(time.RFC3339Nano) }
 
 // callCommit makes the engine commit the container to an image; with pause, its processes are paused meanwhile.
 func (s *Sandbox) callCommit(ctx context.Context, info atoll.SnapshotInfo, ref string, pause bool) error {
@@ -93,7 +97,7 @@ func (s *Sandbox) callCommit(ctx context.Context, info atoll.SnapshotInfo, ref s
 			User: strconv.Itoa(commandUser), Env: []string{guestConfigVar + "="},
 			Labels: map[string]string{
 				labelHome: s.e.home, labelID: s.id, labelName: s.spec.Name, labelSpec: "", labelSnapshot: info.ID, labelTitle: info.Name,
-				labelTime: info.Created.UTC().Format(time.RFC3339Nano), labelSize: strconv.FormatInt(info.Size, 10), labelFiles: strconv.Itoa(info.Files),
+				labelTime: commitTime(info), labelSize: strconv.FormatInt(info.Size, 10), labelFiles: strconv.Itoa(info.Files),
 			},
 		},
 	})
@@ -146,9 +150,48 @@ func (s *Sandbox) RemoveSnapshot(ctx context.Context, snapshot string) error {
 	defer s.changing.Unlock()
 	ref, err := s.findSnapshot(ctx, snapshot)
 	if err == nil {
-		err = s.e.untagImage(ctx, ref)
+		err = s.removeSnapshot(ctx, ref)
 	}
 	return s.wrapError("remove snapshot", err)
+}
+
+// usedPrefix begins the tag of an image whose snapshot was removed while the sandbox's container used it. Without a tag
+// nothing would remove it later.
+const usedPrefix = "used-"
+
+// removeSnapshot removes a snapshot's name. The image of the container goes when another replaces it, or with the sandbox.
+func (s *Sandbox) removeSnapshot(ctx context.Context, ref string) error {
+	remove := func() error {
+		_, err := s.e.api.ImageRemove(ctx, ref, client.ImageRemoveOptions{PruneChildren: true})
+		return err
+	}
+	err := remove()
+	if errdefs.IsConflict(err) { // a container uses it
+		repo, tag, _ := strings.Cut(ref, ":")
+		if _, err = s.e.api.ImageTag(ctx, client.ImageTagOptions{Source: ref, Target: repo + ":" + usedPrefix + tag}); err == nil {
+			err = remove()
+		}
+	}
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return s.e.contextError(ctx, err)
+}
+
+// removeUsedImages removes the images of removed snapshots that no container uses any more. It ignores errors: they go with the
+// sandbox at the latest.
+func (s *Sandbox) removeUsedImages(ctx context.Context) {
+	r, err := s.e.api.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("reference", snapshotRepo+s.id+":"+usedPrefix+"*")})
+	if err != nil {
+		return
+	}
+	for _, i := range r.Items {
+		for _, tag := range i.RepoTags {
+			if strings.HasPrefix(tag, snapshotRepo+s.id+":"+usedPrefix) {
+				_, _ = s.e.api.ImageRemove(ctx, tag, client.ImageRemoveOptions{PruneChildren: true}) // a conflict: it is used
+			}
+		}
+	}
 }
 
 // untagImage removes a name of an image, and the image with its last name if no container uses it.

@@ -158,7 +158,7 @@ func newNotifier(ctx context.Context, client *guest.Client) func(atoll.Connectio
 type controlServer struct {
 	s    *server
 	once sync.Once
-	stop chan struct{} // closed when the gate is to end
+	stop chan struct{} // closed when the egress proxy is to end
 }
 
 // maxControlConns limits the connections to the control socket.

@@ -6,7 +6,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
-// testStore opens the registry of a home until the end of the test.
+// testRegistry opens the registry of a home until the end of the test.
 func testRegistry(t testing.TB, home string) *registry.Store {
 	t.Helper()
 	s, err := registry.OpenSQLite(t.Context(), home, nil)

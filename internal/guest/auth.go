@@ -131,7 +131,7 @@ func (k *keyVerifier) verifyHost(conn net.Conn) (net.Conn, error) {
 }
 
 // NewAuthListener returns a listener that accepts those connections of l whose other end has the private
-// half of key; see Prove. fingerprint is that of the certificate at the guest's TLS address; nil:
+// half of key; see AuthenticateHost. fingerprint is that of the certificate at the guest's TLS address; nil:
 // there is none.
 func NewAuthListener(l net.Listener, key ed25519.PublicKey, id string, fingerprint []byte) net.Listener {
 	k := &keyVerifier{key: key, id: id, fingerprint: "-"}

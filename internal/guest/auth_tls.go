@@ -75,7 +75,7 @@ func NewTLSListener(l net.Listener, key ed25519.PublicKey) (guarded net.Listener
 }
 
 // AuthenticateHostTLS opens mutual TLS on a connection to a guest whose certificate has the given
-// fingerprint; see Prove. After an error conn is closed.
+// fingerprint; see AuthenticateHost. After an error conn is closed.
 func AuthenticateHostTLS(ctx context.Context, conn net.Conn, key ed25519.PrivateKey, fingerprint []byte) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, authTimeout, fmt.Errorf("%w after %v", atoll.ErrTimeout, authTimeout))
 	defer cancel()

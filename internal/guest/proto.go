@@ -44,7 +44,7 @@ type Request struct {
 	Input   bool            `json:"input,omitempty"`  // standard input follows
 	Keep    bool            `json:"keep,omitempty"`   // of OpExec: the command, whose id is Command.Process, goes on for KeepTime if the connection is lost
 	Linger  bool            `json:"linger,omitempty"` // of OpExec with Keep: also its end is kept so long, even if this host has received it
-	Body    json.RawMessage `json:"body,omitempty"`   // parameters of other operations; see Into
+	Body    json.RawMessage `json:"body,omitempty"`   // parameters of other operations; see DecodeBody
 }
 
 // DecodeBody unmarshals the body of a request into v.

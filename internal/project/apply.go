@@ -20,7 +20,7 @@ type SyncResult struct {
 	TargetBranch string // branch of the host that follows the sandbox's branch of this name
 	NewCommit    string // its new commit
 	OldCommit    string // its previous commit; empty: the branch is new
-	Applied      bool   // the branch and the working tree are at To; false after a dry run
+	Applied      bool   // the branch and the working tree are at NewCommit; false after a dry run
 	Switched     bool   // the working tree was switched to the branch, or would be
 	Commits      int    // number of new commits
 	Files        int    // number of changed files
@@ -30,14 +30,14 @@ type SyncResult struct {
 	PendingWork  bool   // in a dry run: uncommitted work inside differs from the import and from the host's files, or is in another working tree
 
 	// Overwritten lists uncommitted files of the host that still equal the import and are overwritten
-	// with the sandbox's versions. Kept is the ref of a rescue with everything that was imported;
+	// with the sandbox's versions. RescueRef is the ref of a rescue with everything that was imported;
 	// empty: nothing was overwritten.
 	Overwritten []string
 	RescueRef   string
 
 	equal        []string     // uncommitted files of the host that equal the new version
-	origin       commitOrigin // of To
-	overwritable overwritable // Over is a subset of it
+	origin       commitOrigin // of NewCommit
+	overwritable overwritable // Overwritten is a subset of its files
 }
 
 // Sync fetches, and then fast-forwards the host's branch of the same name and its working tree to the

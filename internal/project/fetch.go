@@ -20,9 +20,8 @@ type FetchOptions struct {
 	DryRun bool   // examine and check, but change nothing
 	Limits Limits
 
-	// ImportedTree is Plan.Tree of the import; empty: unknown. With it, Sync may overwrite files of
-	// the host that still equal what was imported (see Plan.Keep), and a dry run sets
-	// Result.Waits.
+	// ImportedTree is ImportPlan.Tree of the import; empty: unknown. With it, Sync may overwrite files
+	// of the host that still equal what was imported, and a dry run sets SyncResult.PendingWork.
 	ImportedTree string
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// ImportOptions selects what is imported into a sandbox. The zero Carry selects all branches and tags with all
+// ImportOptions selects what is imported into a sandbox. The zero value selects all branches and tags with all
 // uncommitted work, and no file that git ignores.
 type ImportOptions struct {
 	Branches []string // local branches besides that of the working tree; nil: all branches and tags; empty: none
@@ -42,11 +42,11 @@ type ImportPlan struct {
 	Tags     []string
 	Staged   bool     // there are staged changes
 	Dirty    bool     // there are changes that are not staged, or new files
-	Files    []string // paths of files that git does not track; see Carry.Env
+	Files    []string // paths of files that git does not track; see ImportOptions.Env
 	Skipped  []string // such files that are left out because they are not regular files of this directory
 	Modules  []string // paths of submodules and nested repositories
 	Shallow  bool     // the host's history is shallow, and so is the sandbox's
-	Tree     string   // git tree of all tracked and new files; see Fetch.Carried. Empty: no uncommitted work
+	Tree     string   // git tree of all tracked and new files; see FetchOptions.ImportedTree. Empty: no uncommitted work
 
 	// OnSent, if not nil, is called with the number of bytes of objects that have been sent, for each
 	// submodule separately. It is called from one goroutine at a time, during Into.

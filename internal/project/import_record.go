@@ -80,14 +80,14 @@ func (r *Repo) ForgetImport(ctx context.Context, name string) error {
 // commitOrigin describes where a commit from a sandbox comes from.
 type commitOrigin struct {
 	name     string       // of the sandbox
-	imported string       // see Fetch.Carried
+	imported string       // see FetchOptions.ImportedTree
 	fetched  *FetchResult // nil: the sandbox was not examined
 	tip      string       // the commit
 }
 
 // overwritable are files of the host whose imported uncommitted work is contained in a commit.
 type overwritable struct {
-	commit string            // commit on the host; see Keep
+	commit string            // commit on the host that has them
 	files  map[string]string // imported modes and objects by name; empty: the file was removed
 }
 

@@ -19,7 +19,7 @@ type MergeOptions struct {
 	Message string // commit message; empty: a default
 	Limits  Limits
 
-	ImportedTree string       // see Fetch.Carried
+	ImportedTree string       // see FetchOptions.ImportedTree
 	Fetched      *FetchResult // result of a fetch just before; nil: none, and no imported file is overwritten
 }
 
@@ -32,7 +32,7 @@ type MergeResult struct {
 	Conflicts    []string // files with conflicts, safe to print
 	Files        int
 	Risks        []Risk
-	Overwritten  []string // see Result
+	Overwritten  []string // see SyncResult
 	RescueRef    string
 }
 

@@ -52,7 +52,7 @@ func isRPC(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, "/process.Process/") || strings.HasPrefix(r.URL.Path, "/filesystem.Filesystem/")
 }
 
-// alreadyExists is the error of something that exists. Its code differs from that of other conflicts.
+// errAlreadyExists is the error of something that exists. Its code differs from that of other conflicts.
 var errAlreadyExists = errors.New("it exists already")
 
 // writeRPCError answers a unary call with an error whose code its HTTP status does not have.

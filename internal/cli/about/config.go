@@ -68,7 +68,9 @@ type shownSetting struct {
 func (a commands) configShow() *cobra.Command {
 	var origin bool
 	cmd := &cobra.Command{
-		Use:   "show",
+		Use: "show",
+		Example: `  atoll config show
+  atoll config show --json`,
 		Short: "Show the effective configuration",
 		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
@@ -137,6 +139,7 @@ type configFileInfo struct {
 func (a commands) configPath() *cobra.Command {
 	return &cobra.Command{
 		Use:         "path",
+		Example:     "  atoll config path",
 		Short:       "Show the configuration files",
 		Args:        app.CheckArgCount(0, 0, "no arguments"),
 		Annotations: app.AnyConfig,
@@ -170,7 +173,9 @@ func (a commands) configPath() *cobra.Command {
 
 func (a commands) configCheck() *cobra.Command {
 	return &cobra.Command{
-		Use:   "check [FILE]",
+		Use: "check [FILE]",
+		Example: `  atoll config check
+  atoll config check .atoll.yaml`,
 		Short: "Check the configuration for errors",
 		Long: `Check the configuration, or one file, and print every error. A file named
 .atoll.yaml is checked as a project's file. The exit status is 1 if there are

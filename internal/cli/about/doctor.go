@@ -33,8 +33,9 @@ type finding struct {
 
 func (a commands) doctorCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "doctor",
-		Short: "Check this machine and suggest fixes",
+		Use:     "doctor",
+		Example: "  atoll doctor",
+		Short:   "Check this machine and suggest fixes",
 		Long: `Check what each driver can do on this machine, and print how to enable what is
 missing. The exit status is 1 if something that the configuration needs does
 not work; such checks are marked BAD. Optional features that are missing are

@@ -72,7 +72,9 @@ func (a commands) driverList(ctx context.Context) ([]driverReport, error) {
 
 func (a commands) driversCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "drivers",
+		Use: "drivers",
+		Example: `  atoll drivers
+  atoll drivers --json`,
 		Short: "List drivers and what they can do",
 		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

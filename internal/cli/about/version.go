@@ -11,7 +11,9 @@ import (
 
 func (a commands) versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:         "version",
+		Use: "version",
+		Example: `  atoll version
+  atoll version --json`,
 		Short:       "Show the version",
 		Annotations: app.AnyConfig,
 		Args:        app.CheckArgCount(0, 0, "no arguments"),

@@ -26,7 +26,10 @@ import (
 
 func (a commands) agentCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "agent",
+		Use: "agent",
+		Example: `  atoll agent install claude
+  atoll agent run claude "add a test for parse.go"
+  atoll agent ls`,
 		Short: "Run coding agents in sandboxes",
 		Long: `Run coding agents, such as Claude Code, in sandboxes. An agent works without
 asking: it cannot reach files of this machine, its network is limited to its
@@ -180,7 +183,7 @@ The exit status is 1 if the agent failed or exceeded a limit.`,
 		Example: `  atoll agent run claude "write a fizzbuzz in Go and test it"
   atoll agent run claude -c deepseek/v3 --chat fizz "now in Rust"
   git diff | atoll agent run codex --max-cost 0.5 "review this:" -
-  atoll agent run claude --ask --workspace project --allow registry.npmjs.org "add a linter"`,
+  atoll agent run claude --ask --workspace web --allow github.com "add a linter"`,
 		Args:              app.CheckArgCount(1, -1, "an agent and what it is to do"),
 		ValidArgsFunction: a.CompleteFrom(0, a.agentNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -292,6 +295,8 @@ func (a commands) agentNames(ctx context.Context) ([]string, error) {
 func (a commands) agentLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
+		Example: `  atoll agent ls
+  atoll agent ls --json`,
 		Short: "List agents and their features",
 		Args:  app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -65,6 +65,7 @@ program, agents use the one in the image.`,
 func (a commands) agentUninstallCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "uninstall NAME...",
+		Example:           "  atoll agent uninstall codex",
 		Short:             "Remove agent programs from this machine",
 		Args:              app.CheckArgCount(1, -1, "agents"),
 		ValidArgsFunction: completeAgents,

@@ -29,6 +29,8 @@ import (
 func (a commands) assistantCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "assistant", Aliases: []string{"assistants"},
+		Example: `  atoll assistant new coder
+  atoll assistant check coder`,
 		Short: "Manage assistants",
 		Long: `Manage assistants. An assistant is a directory below assistants/ of the app
 directory. Its package.yao names a connector and optionally an agent and a
@@ -43,9 +45,10 @@ sandbox; prompts.yml, skills/, mcps/ and src/index.ts (hooks) are optional.`,
 
 func (a commands) assistantLs() *cobra.Command {
 	return &cobra.Command{
-		Use:   "ls",
-		Short: "List assistants",
-		Args:  app.CheckArgCount(0, 0, "no arguments"),
+		Use:     "ls",
+		Example: "  atoll assistant ls",
+		Short:   "List assistants",
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -96,7 +99,9 @@ func joinOrDash(list []string) string { return output.DashIfEmpty(strings.Join(l
 func (a commands) assistantCheck() *cobra.Command {
 	lenient := false
 	cmd := &cobra.Command{
-		Use:   "check [NAME|DIRECTORY]...",
+		Use: "check [NAME|DIRECTORY]...",
+		Example: `  atoll assistant check
+  atoll assistant check coder ./assistants/reviewer`,
 		Short: "Check assistants for errors",
 		Long: `Check assistants and print each error as FILE:LINE:COLUMN: FIELD: TEXT. The
 exit status is 1 if there are errors. Without a NAME all assistants of the app
@@ -268,9 +273,10 @@ var skeleton embed.FS
 func (a commands) assistantNew() *cobra.Command {
 	var agentName, connector string
 	cmd := &cobra.Command{
-		Use:   "new NAME",
-		Short: "Create an assistant from a template",
-		Args:  app.CheckArgCount(1, 1, "one name"),
+		Use:     "new NAME",
+		Example: "  atoll assistant new coder",
+		Short:   "Create an assistant from a template",
+		Args:    app.CheckArgCount(1, 1, "one name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			appDir, err := a.AppDir()
 			if err != nil {

@@ -23,7 +23,9 @@ import (
 
 func (a commands) skillCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "skill",
+		Use: "skill",
+		Example: `  atoll skill add ./skills/review
+  atoll skill validate ./skills/review`,
 		Short: "Manage skills of agents",
 		Long: `Manage skills: directories with a SKILL.md in the open Agent Skills format that
 teach agents a kind of task. Skills of the app directory are for assistants
@@ -81,9 +83,10 @@ type shownSkill struct {
 func (a commands) skillLs() *cobra.Command {
 	var p skillPlace
 	cmd := &cobra.Command{
-		Use:   "ls",
-		Short: "List skills",
-		Args:  app.CheckArgCount(0, 0, "no arguments"),
+		Use:     "ls",
+		Example: "  atoll skill ls",
+		Short:   "List skills",
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			dir, err := p.directory(a)
 			if err != nil {

@@ -18,7 +18,9 @@ import (
 
 func (a commands) turnCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "turn",
+		Use: "turn",
+		Example: `  atoll turn ls
+  atoll turn show TURN`,
 		Short: "Manage turns: requests to agents",
 		Long: `Manage turns. Each request to an agent or an assistant is a turn. Its log can
 be followed from any client, and it may wait for permission to use a tool.`,
@@ -33,8 +35,9 @@ func (a commands) turnLs() *cobra.Command {
 	var f client.TurnFilter
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
-		Short: "List turns",
-		Args:  app.CheckArgCount(0, 0, "no arguments"),
+		Example: "  atoll turn ls",
+		Short:   "List turns",
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.State != "" {
 				if _, err := config.ParseOneOf(f.State, "running", "waiting", "finished"); err != nil {
@@ -85,9 +88,10 @@ func (a commands) turnShow() *cobra.Command {
 	var after int64
 	var verbose bool
 	cmd := &cobra.Command{
-		Use:   "show TURN",
-		Short: "Show a turn and follow it",
-		Args:  app.CheckArgCount(1, 1, "one turn"),
+		Use:     "show TURN",
+		Example: "  atoll turn show TURN",
+		Short:   "Show a turn and follow it",
+		Args:    app.CheckArgCount(1, 1, "one turn"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -123,9 +127,10 @@ func (a commands) turnDecide() *cobra.Command {
 	var d agent.Decision
 	var input string
 	cmd := &cobra.Command{
-		Use:   "decide TURN PERMISSION allow|deny",
-		Short: "Answer a permission request of an agent",
-		Args:  app.CheckArgCount(3, 3, "a turn, what it asks for, and allow or deny"),
+		Use:     "decide TURN PERMISSION allow|deny",
+		Example: "  atoll turn decide TURN PERMISSION allow",
+		Short:   "Answer a permission request of an agent",
+		Args:    app.CheckArgCount(3, 3, "a turn, what it asks for, and allow or deny"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			word, err := config.ParseOneOf(args[2], "allow", "deny")
 			if err != nil {
@@ -152,9 +157,10 @@ func (a commands) turnDecide() *cobra.Command {
 
 func (a commands) turnInterrupt() *cobra.Command {
 	return &cobra.Command{
-		Use:   "interrupt TURN...",
-		Short: "Ask an agent to stop its turn",
-		Args:  app.CheckArgCount(1, -1, "turns"),
+		Use:     "interrupt TURN...",
+		Example: "  atoll turn interrupt TURN",
+		Short:   "Ask an agent to stop its turn",
+		Args:    app.CheckArgCount(1, -1, "turns"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -171,9 +177,10 @@ func (a commands) turnInterrupt() *cobra.Command {
 
 func (a commands) turnRm() *cobra.Command {
 	return &cobra.Command{
-		Use:   "rm TURN...",
-		Short: "Remove turns and end their processes",
-		Args:  app.CheckArgCount(1, -1, "turns"),
+		Use:     "rm TURN...",
+		Example: "  atoll turn rm TURN",
+		Short:   "Remove turns and end their processes",
+		Args:    app.CheckArgCount(1, -1, "turns"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {

@@ -28,9 +28,9 @@ import (
 const (
 	// backgroundIdle is the idle time after which a background server ends.
 	backgroundIdle = 15 * time.Minute
-	// backgroundStart is how long one may take until it answers.
+	// ServerStartTimeout is how long one may take until it answers.
 	ServerStartTimeout = time.Minute
-	// backgroundPages is where one listens for browsers, if nobody else does.
+	// DefaultConsoleAddress is where one listens for browsers, if no other server does.
 	DefaultConsoleAddress = "127.0.0.1:7081"
 	// backgroundLog is how large its log may get before the next one begins anew.
 	backgroundLog = 1 << 20

@@ -20,6 +20,8 @@ import (
 func (a commands) networkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "network", Aliases: []string{"net"},
+		Example: `  atoll network allow box github.com
+  atoll network log box`,
 		Short: "Manage the network policy of a sandbox",
 		Long: `Manage the network policy of a sandbox. Changes take effect at once, also for
 running programs, and persist when the sandbox stops. An ENTRY is NAME,
@@ -37,6 +39,7 @@ machine or its network need the scope host.`,
 func (a commands) networkShow() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show SANDBOX",
+		Example:           "  atoll network show box",
 		Short:             "Show the network rules",
 		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),

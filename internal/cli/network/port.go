@@ -22,6 +22,8 @@ import (
 func (a commands) portCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "port", Aliases: []string{"ports"},
+		Example: `  atoll port ls box
+  atoll port forward box 8080:3000`,
 		Short: "Manage ports of a sandbox",
 		Args:  app.UnknownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -33,6 +35,7 @@ func (a commands) portCommand() *cobra.Command {
 func (a commands) portLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls SANDBOX", Aliases: []string{"list"},
+		Example:           "  atoll port ls box",
 		Short:             "List the open ports of a sandbox",
 		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),

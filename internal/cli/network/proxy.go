@@ -22,7 +22,9 @@ import (
 
 func (a commands) namesCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "proxy",
+		Use: "proxy",
+		Example: `  atoll proxy ls
+  atoll proxy link box 3000`,
 		Short: "Manage host names of ports, like 3000-box.localhost",
 		Long: `Manage host names of ports. A server routes http://PORT-NAME.localhost:7080/ to
 a port of a sandbox, and http://NAME.localhost:7080/ to its main port, as soon
@@ -221,9 +223,10 @@ once. It leads to PORT or to the main port. 'atoll proxy revoke' revokes it.`,
 
 func (a commands) proxyLinks() *cobra.Command {
 	return &cobra.Command{
-		Use:   "links",
-		Short: "List valid links",
-		Args:  app.CheckArgCount(0, 0, "no arguments"),
+		Use:     "links",
+		Example: "  atoll proxy links",
+		Short:   "List valid links",
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -247,9 +250,10 @@ func (a commands) proxyLinks() *cobra.Command {
 
 func (a commands) proxyRevoke() *cobra.Command {
 	return a.RemovalCommand(&cobra.Command{
-		Use:   "revoke LINK...",
-		Short: "Revoke links and close their connections",
-		Args:  app.CheckArgCount(1, -1, "links"),
+		Use:     "revoke LINK...",
+		Example: "  atoll proxy revoke LINK               'atoll proxy links' lists them",
+		Short:   "Revoke links and close their connections",
+		Args:    app.CheckArgCount(1, -1, "links"),
 	}, func(ctx context.Context, c *app.Connection) (ids []string, err error) {
 		list, err := c.RouteLinks(ctx)
 		for _, l := range list {
@@ -267,7 +271,7 @@ func (a commands) proxyExport() *cobra.Command {
 		Long: `Print a configuration for your web server that routes all names below
 proxy.domains to the proxy. Start the server with 'atoll serve --proxy-behind
 --domain DOMAIN'. Names below localhost need no web server.`,
-		Example: `  atoll proxy export caddyfile --domain sandbox.example.com >> /etc/caddy/Caddyfile
+		Example: `  atoll proxy export caddyfile --domain box.example.com >> /etc/caddy/Caddyfile
   atoll proxy export nginx --upstream 127.0.0.1:7080`,
 		Args:      app.CheckArgCount(1, 1, "one format"),
 		ValidArgs: []string{string(proxy.Caddyfile), string(proxy.Nginx)},

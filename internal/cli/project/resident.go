@@ -43,7 +43,7 @@ var residents = []residentAgent{
 }
 
 // placeholder stands inside where an agent wants to see a key. The real one is
-// put in its place on the way out, by the gate.
+// put in its place on the way out, by the egress proxy.
 const placeholder = "added-on-the-way-out" // 20 letters: what Claude Code remembers of one
 
 // agentKey is the name of an agent's key among a sandbox's secrets.
@@ -163,7 +163,7 @@ func (a commands) residentSpec(ctx context.Context, w *pairing.Pair, r *resident
 	return atoll.TerminalSpec{Args: args, Env: r.env}, nil
 }
 
-// hasKey reports whether the gate adds a key for an agent.
+// hasKey reports whether the egress proxy adds a key for an agent.
 func hasKey(w *pairing.Pair, r *residentAgent) bool {
 	return slices.ContainsFunc(w.Info.Config.Network.Headers, func(h atoll.Header) bool { return h.Host == r.api })
 }

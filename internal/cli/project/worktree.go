@@ -54,9 +54,10 @@ func (a commands) projectAt(ctx context.Context, sandbox string) (*pairing.Pair,
 func (a commands) worktreeList(sandbox *string) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Aliases: []string{"ls"},
-		Short: "List the working trees of a project's sandbox",
-		Long:  "List the working trees of a project's sandbox; '*' marks the main one.\n\n" + worktreeStatuses,
-		Args:  app.CheckArgCount(0, 0, "no arguments"),
+		Example: "  atoll worktree list",
+		Short:   "List the working trees of a project's sandbox",
+		Long:    "List the working trees of a project's sandbox; '*' marks the main one.\n\n" + worktreeStatuses,
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w, err := a.projectAt(cmd.Context(), *sandbox)
 			if err != nil {

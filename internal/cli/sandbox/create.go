@@ -24,8 +24,8 @@ configuration.`,
 		Example: `  atoll create --name box
   atoll create --memory 128m --disk 50m --secret TOKEN
   atoll create --name job --workspace data:/data:ro --ttl 1h
-  atoll create --prepare steps.yaml        a list of {exec: [...]}, {shell: ...},
-                                           {file: {path, content, mode}} or {copy: ...}`,
+  atoll create --prepare steps.yaml   a list of {exec: [...]}, {shell: ...},
+                                      {file: {path, content, mode}}, {copy: ...}`,
 		Args: app.CheckArgCount(0, 0, "no arguments (the name goes into --name)"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := f.Config(a.Config, a.HasVMs(cmd.Context()))

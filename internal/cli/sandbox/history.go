@@ -15,6 +15,7 @@ func (a commands) historyCommand() *cobra.Command {
 	var last int
 	cmd := &cobra.Command{
 		Use:               "history SANDBOX",
+		Example:           "  atoll history box",
 		Short:             "Show the commands that ran in a sandbox",
 		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),

@@ -25,7 +25,9 @@ type inspection struct {
 
 func (a commands) inspectCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:               "inspect SANDBOX",
+		Use: "inspect SANDBOX",
+		Example: `  atoll inspect box
+  atoll inspect box --json`,
 		Short:             "Display detailed information on a sandbox",
 		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),

@@ -18,7 +18,8 @@ func (a commands) rmCommand() *cobra.Command {
 	var keep string
 	cmd := &cobra.Command{
 		Use: "rm SANDBOX...", Aliases: []string{"remove", "delete", "destroy"},
-		Short: "Remove sandboxes and their files",
+		Example: "  atoll rm box experiment",
+		Short:   "Remove sandboxes and their files",
 		Long: `Remove sandboxes and their files. The work of a project's sandbox is saved in
 the repository first; 'atoll restore' restores it. If it cannot be saved, the
 sandbox is not removed, unless --discard is given.`,

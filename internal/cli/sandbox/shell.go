@@ -24,7 +24,9 @@ import (
 
 func (a commands) shellCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "shell [SANDBOX]",
+		Use: "shell [SANDBOX]",
+		Example: `  atoll shell box
+  atoll shell                         in a new sandbox, removed after it`,
 		Short: "Open a shell in a sandbox",
 		Long: `Open a shell in a sandbox: its persistent shell with the virtual driver, else
 the user's shell, which ends with the session. Without a name, a new sandbox is

@@ -13,7 +13,9 @@ import (
 
 func (a commands) statsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:               "stats SANDBOX",
+		Use: "stats SANDBOX",
+		Example: `  atoll stats box
+  atoll stats box --json`,
 		Short:             "Display resource usage of a sandbox",
 		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),

@@ -14,7 +14,9 @@ import (
 func (a commands) stopCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
-		Use:   "stop SANDBOX...",
+		Use: "stop SANDBOX...",
+		Example: `  atoll stop box
+  atoll stop box web`,
 		Short: "Stop sandboxes and keep their files",
 		Long: `Stop sandboxes and keep their files. The work of a project's sandbox is saved
 in the repository first; 'atoll restore' restores it.`,
@@ -59,6 +61,7 @@ func (a commands) resumeCommand() *cobra.Command {
 func (a commands) switchCommand(verb, done, short string, do func(context.Context, atoll.Sandbox) error) *cobra.Command {
 	return &cobra.Command{
 		Use:               verb + " SANDBOX...",
+		Example:           "  atoll " + verb + " box\n  atoll " + verb + " box web",
 		Short:             short,
 		Args:              app.CheckArgCount(1, -1, "sandboxes"),
 		ValidArgsFunction: a.CompleteSandboxes(-1),

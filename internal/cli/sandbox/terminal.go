@@ -38,6 +38,7 @@ attach'. Programs can read its screen as text and send keys.`,
 func (a commands) terminalLs() *cobra.Command {
 	return &cobra.Command{
 		Use:               "ls SANDBOX",
+		Example:           "  atoll terminal ls box",
 		Short:             "List the terminals of a sandbox",
 		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
@@ -238,6 +239,7 @@ func keySequence(name string) string {
 func (a commands) terminalClose() *cobra.Command {
 	return &cobra.Command{
 		Use: "close SANDBOX TERMINAL...", Aliases: []string{"rm"},
+		Example:           "  atoll terminal close box build",
 		Short:             "Close terminals and end their programs",
 		Args:              app.CheckArgCount(2, -1, "a sandbox and terminals"),
 		ValidArgsFunction: a.completeTerminals(),

@@ -29,8 +29,9 @@ func (a commands) topCommand() *cobra.Command {
 	var interval time.Duration
 	t := &top{a: a}
 	cmd := &cobra.Command{
-		Use:   "top",
-		Short: "Display resource usage of all sandboxes, live",
+		Use:     "top",
+		Example: "  atoll top",
+		Short:   "Display resource usage of all sandboxes, live",
 		Long: `Display resource usage of all sandboxes, live. Keys choose the order: n name, s
 state, a age, c commands, m memory, d disk; the same key again reverses it; q
 quits. Without a terminal, or with --once, print one table.`,

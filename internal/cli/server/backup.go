@@ -26,8 +26,8 @@ func (a commands) backupCommand() *cobra.Command {
 		Use:   "backup FILE",
 		Short: "Write the state directory to an archive",
 		Long: `Write the state directory of this machine to an archive (tar, gzip): registry,
-workspaces, files of sandboxes, tokens, keys, logs of turns. It contains secrets;
-only this user can read it. A file that exists is not overwritten.
+workspaces, files of sandboxes, tokens, keys, logs of turns. It contains
+secrets; only this user can read it. A file that exists is not overwritten.
 
 No server and no other command may use the directory: stop the server before.
 Sandboxes of namespace and microvm must be stopped, or their files are copied
@@ -55,10 +55,10 @@ func (a commands) restoreBackupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restore-backup FILE",
 		Short: "Restore the state directory from an archive",
-		Long: `Restore the state directory from an archive of 'atoll backup'. The directory must
-be empty or missing, so that nothing is overwritten; it appears when the archive
-was read completely. Use the path that it had, and run as the same user: sandboxes
-of namespace and microvm need root's ownership of files.
+		Long: `Restore the state directory from an archive of 'atoll backup'. The directory
+must be empty or missing, so that nothing is overwritten; it appears when the
+archive was read completely. Use the path that it had, and run as the same user:
+sandboxes of namespace and microvm need root's ownership of files.
 
 The next start compares the registry with the sandboxes that exist.`,
 		Example: `  atoll restore-backup /backup/atoll.tar.gz

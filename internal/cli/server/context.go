@@ -60,8 +60,9 @@ func tokenLocation(e config.Endpoint) string {
 func (a commands) contextLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
-		Short: "List contexts",
-		Args:  app.CheckArgCount(0, 0, "no arguments"),
+		Example: "  atoll context ls",
+		Short:   "List contexts",
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
 			current, _, err := a.Config.Target()
 			if err != nil {
@@ -101,9 +102,10 @@ type contextReport struct {
 
 func (a commands) contextShow() *cobra.Command {
 	return &cobra.Command{
-		Use:   "show",
-		Short: "Show the current server and your identity there",
-		Args:  app.CheckArgCount(0, 0, "no arguments"),
+		Use:     "show",
+		Example: "  atoll context show",
+		Short:   "Show the current server and your identity there",
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -136,7 +138,9 @@ func (a commands) contextShow() *cobra.Command {
 
 func (a commands) contextUse() *cobra.Command {
 	return &cobra.Command{
-		Use:               "use NAME",
+		Use: "use NAME",
+		Example: `  atoll context use staging
+  atoll context use local            this machine`,
 		Short:             "Set the current context",
 		Args:              app.CheckArgCount(1, 1, "one context"),
 		ValidArgsFunction: a.completeContexts(),
@@ -268,6 +272,7 @@ func (a commands) saveContext(ctx context.Context, name string, e config.Endpoin
 func (a commands) contextRm() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME...", Aliases: []string{"remove"},
+		Example:           "  atoll context rm staging",
 		Short:             "Remove contexts and their tokens",
 		Args:              app.CheckArgCount(1, -1, "contexts"),
 		ValidArgsFunction: a.completeContexts(),
@@ -407,7 +412,9 @@ func contextName(host string) string {
 
 func (a commands) logoutCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "logout [CONTEXT]",
+		Use: "logout [CONTEXT]",
+		Example: `  atoll logout
+  atoll logout staging`,
 		Short: "Log out from a server",
 		Long: `Log out from a server, the current one by default: remove its context and token
 from your atoll.yaml. The token is valid until it expires or 'atoll token rm'

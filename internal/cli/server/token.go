@@ -18,7 +18,9 @@ import (
 
 func (a commands) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "token",
+		Use: "token",
+		Example: `  atoll token create --owner app/alice --expires 90d
+  atoll token ls`,
 		Short: "Manage access tokens of the server",
 		Args:  app.UnknownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -130,8 +132,9 @@ func linkText(l *atoll.Link) string {
 func (a commands) tokenLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
-		Short: "List valid tokens",
-		Args:  app.CheckArgCount(0, 0, "no arguments"),
+		Example: "  atoll token ls",
+		Short:   "List valid tokens",
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -156,8 +159,9 @@ func (a commands) tokenLs() *cobra.Command {
 func (a commands) tokenRm() *cobra.Command {
 	return a.RemovalCommand(&cobra.Command{
 		Use: "rm TOKEN...", Aliases: []string{"remove", "revoke"},
-		Short: "Revoke tokens",
-		Args:  app.CheckArgCount(1, -1, "tokens"),
+		Example: "  atoll token rm TOKEN                'atoll token ls' lists their ids",
+		Short:   "Revoke tokens",
+		Args:    app.CheckArgCount(1, -1, "tokens"),
 	}, func(ctx context.Context, c *app.Connection) (ids []string, err error) {
 		list, err := c.Tokens(ctx)
 		for _, t := range list {

@@ -33,8 +33,9 @@ uses it in one sandbox at a time.`,
 func (a commands) diskLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
-		Short: "List kept disks",
-		Args:  app.CheckArgCount(0, 0, "no arguments"),
+		Example: "  atoll disk ls",
+		Short:   "List kept disks",
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := a.keptDisks(cmd.Context())
 			if err != nil {
@@ -63,6 +64,7 @@ func (a commands) diskLs() *cobra.Command {
 func (a commands) diskRm() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME...", Aliases: []string{"remove"},
+		Example:           "  atoll disk rm database",
 		Short:             "Remove kept disks and their files",
 		Args:              app.CheckArgCount(1, -1, "disks"),
 		ValidArgsFunction: a.completeDisks(-1),

@@ -20,6 +20,9 @@ import (
 func (a commands) imageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "image", Aliases: []string{"images"},
+		Example: `  atoll image pull python:3.13-slim
+  atoll image build -t tools .
+  atoll image ls`,
 		Short: "Manage images",
 		Long: `Manage images. Each driver has its own; the default is the first driver with
 images. All subcommands but ls need the scope admin.`,
@@ -52,8 +55,9 @@ func (a commands) completeImages() cobra.CompletionFunc {
 func (a commands) imageLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
-		Short: "List images",
-		Args:  app.CheckArgCount(0, 0, "no arguments"),
+		Example: "  atoll image ls",
+		Short:   "List images",
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -218,6 +222,7 @@ func buildArgs(texts []string) (map[string]string, error) {
 func (a commands) imageRm() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm REF...", Aliases: []string{"remove"},
+		Example:           "  atoll image rm python:3.13-slim",
 		Short:             "Remove unused images",
 		Args:              app.CheckArgCount(1, -1, "images"),
 		ValidArgsFunction: a.completeImages(),

@@ -16,7 +16,9 @@ import (
 
 func (a commands) poolCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "pool",
+		Use: "pool",
+		Example: `  atoll pool set python --size 5 --image python:3.13-slim
+  atoll create --pool python`,
 		Short: "Manage pools of ready sandboxes",
 		Long: `Manage pools of ready sandboxes, which the server keeps. 'atoll create --pool
 NAME' claims one. Pools need the scope admin.`,
@@ -30,8 +32,9 @@ NAME' claims one. Pools need the scope admin.`,
 func (a commands) poolLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
-		Short: "List pools",
-		Args:  app.CheckArgCount(0, 0, "no arguments"),
+		Example: "  atoll pool ls",
+		Short:   "List pools",
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -96,8 +99,9 @@ func (a commands) poolSet() *cobra.Command {
 func (a commands) poolRm() *cobra.Command {
 	return a.RemovalCommand(&cobra.Command{
 		Use: "rm NAME...", Aliases: []string{"remove"},
-		Short: "Remove pools and their unclaimed sandboxes",
-		Args:  app.CheckArgCount(1, -1, "pools"),
+		Example: "  atoll pool rm python",
+		Short:   "Remove pools and their unclaimed sandboxes",
+		Args:    app.CheckArgCount(1, -1, "pools"),
 	}, func(ctx context.Context, c *app.Connection) (names []string, err error) {
 		list, err := c.Pools(ctx)
 		for _, p := range list {

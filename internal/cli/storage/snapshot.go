@@ -14,6 +14,8 @@ import (
 func (a commands) snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "snapshot", Aliases: []string{"snap"},
+		Example: `  atoll snapshot create box before-upgrade
+  atoll snapshot restore box before-upgrade`,
 		Short: "Manage snapshots of sandboxes",
 		Args:  app.UnknownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -24,7 +26,9 @@ func (a commands) snapshotCommand() *cobra.Command {
 
 func (a commands) snapshotCreate() *cobra.Command {
 	return &cobra.Command{
-		Use:               "create SANDBOX [NAME]",
+		Use: "create SANDBOX [NAME]",
+		Example: `  atoll snapshot create box
+  atoll snapshot create box before-upgrade`,
 		Short:             "Create a snapshot and print its name",
 		Args:              app.CheckArgCount(1, 2, "a sandbox and perhaps a name"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
@@ -56,6 +60,7 @@ func (a commands) snapshotCreate() *cobra.Command {
 func (a commands) snapshotLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls SANDBOX", Aliases: []string{"list"},
+		Example:           "  atoll snapshot ls box",
 		Short:             "List the snapshots of a sandbox",
 		Args:              app.CheckArgCount(1, 1, "one sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
@@ -86,6 +91,7 @@ func (a commands) snapshotLs() *cobra.Command {
 func (a commands) snapshotRestore() *cobra.Command {
 	return &cobra.Command{
 		Use:               "restore SANDBOX SNAPSHOT",
+		Example:           "  atoll snapshot restore box before-upgrade",
 		Short:             "Restore a sandbox to a snapshot",
 		Args:              app.CheckArgCount(2, 2, "a sandbox and a snapshot"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
@@ -105,6 +111,7 @@ func (a commands) snapshotRestore() *cobra.Command {
 func (a commands) snapshotRm() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm SANDBOX SNAPSHOT...", Aliases: []string{"remove"},
+		Example:           "  atoll snapshot rm box before-upgrade",
 		Short:             "Remove snapshots",
 		Args:              app.CheckArgCount(2, -1, "a sandbox and snapshots"),
 		ValidArgsFunction: a.CompleteSandboxes(0),

@@ -23,6 +23,9 @@ import (
 func (a commands) workspaceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "workspace", Aliases: []string{"ws"},
+		Example: `  atoll workspace create data
+  atoll create --workspace data
+  atoll workspace cp data:/report .`,
 		Short: "Manage workspaces: files that outlive sandboxes",
 		Long: `Manage workspaces: files that outlive sandboxes. A sandbox mounts one with
 --workspace NAME[:TARGET[:ro]], which creates it if it is missing. Its files
@@ -75,8 +78,9 @@ func (a commands) findWorkspace(ctx context.Context, name string) (atoll.Workspa
 func (a commands) workspaceLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
-		Short: "List workspaces",
-		Args:  app.CheckArgCount(0, 0, "no arguments"),
+		Example: "  atoll workspace ls",
+		Short:   "List workspaces",
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
 			if err != nil {
@@ -148,6 +152,7 @@ func (a commands) workspaceCreate() *cobra.Command {
 func (a commands) workspaceInspect() *cobra.Command {
 	return &cobra.Command{
 		Use:               "inspect NAME",
+		Example:           "  atoll workspace inspect data",
 		Short:             "Display detailed information on a workspace",
 		Args:              app.CheckArgCount(1, 1, "one workspace"),
 		ValidArgsFunction: a.completeWorkspaces(0),
@@ -205,6 +210,7 @@ in a workspace is written NAME:/PATH, where / is the workspace; otherwise as
 func (a commands) workspaceRm() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME...", Aliases: []string{"remove"},
+		Example:           "  atoll workspace rm data",
 		Short:             "Remove workspaces and all their files",
 		Args:              app.CheckArgCount(1, -1, "workspaces"),
 		ValidArgsFunction: a.completeWorkspaces(-1),

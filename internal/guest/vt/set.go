@@ -16,7 +16,7 @@ import (
 // concurrently.
 type Set struct {
 	// Start starts the program of a terminal, and sets
-	// Args if the spec has none; see NewShared.
+	// Args if the spec has none.
 	Start func(ctx context.Context, spec *atoll.TerminalSpec, t *Terminal) (Program, error)
 	Now   func() time.Time // nil: time.Now
 

@@ -218,7 +218,6 @@ func setUpRing(*child) error {
 	return call(unix.SYS_IO_URING_SETUP, 4, uintptr(unsafe.Pointer(&params[0])))
 }
 
-// readParent reads memory of the parent.
 // marker is at the same address in the parent, which is the same program.
 var marker byte
 

@@ -64,6 +64,12 @@ func (m *VM) Resume(context.Context) error { return errPlatform }
 // PowerOff needs Linux.
 func (m *VM) PowerOff(context.Context) error { return errPlatform }
 
+// AddLayer needs Linux.
+func (m *VM) AddLayer(context.Context, string, []*os.File) error { return errPlatform }
+
+// HasLayer needs Linux.
+func (m *VM) HasLayer(context.Context, string) (bool, error) { return false, errPlatform }
+
 // Kill needs Linux.
 func (m *VM) Kill(context.Context) error { return errPlatform }
 

@@ -27,6 +27,8 @@ type controller interface {
 	resume(ctx context.Context) error
 	save(ctx context.Context, state *os.File) error // of a paused VM, without its memory
 	load(ctx context.Context, state *os.File) error // into one that was started for that; the VM then runs
+	listLayers(ctx context.Context) ([]string, error)
+	addLayer(ctx context.Context, name string, files []*os.File) error // see VM.AddLayer
 }
 
 // event is an event of a hypervisor.

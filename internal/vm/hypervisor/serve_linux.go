@@ -36,9 +36,13 @@ const (
 
 // question is sent on a connection to monitor.sock, reply is the answer.
 type (
-	question struct{ Do verb }
-	reply    struct {
+	question struct {
+		Do    verb
+		Layer string `json:",omitempty"` // of verbAddLayer, which is sent with files
+	}
+	reply struct {
 		Status Status
+		Layers []string `json:",omitempty"`
 		Error  string
 	}
 )
@@ -142,11 +146,12 @@ func (m *monitor) handleQuestion(ctx context.Context, cancel context.CancelCause
 	defer done()
 	_ = c.SetDeadline(time.Now().Add(2 * questionTimeout)) // can't fail on a socket
 	var q question
-	if files, err := fdpass.Receive(c, &q); err != nil || len(files) > 0 {
-		fdpass.CloseAll(files)
+	files, err := fdpass.Receive(c, &q)
+	defer fdpass.CloseAll(files)
+	if err != nil || len(files) > 0 && q.Do != verbAddLayer {
 		return
 	}
-	var err error
+	var r reply
 	switch q.Do {
 	case verbStatus:
 		_ = fdpass.Send(c, reply{Status: m.readStatus(ctx)}) // the client may have closed the connection
@@ -161,6 +166,10 @@ func (m *monitor) handleQuestion(ctx context.Context, cancel context.CancelCause
 		err = m.ctl.pause(ctx)
 	case verbResume:
 		err = m.ctl.resume(ctx)
+	case verbLayers:
+		r.Layers, err = m.ctl.listLayers(ctx)
+	case verbAddLayer:
+		err = m.ctl.addLayer(ctx, q.Layer, files)
 	case verbPowerOff, verbKill:
 		m.mu.Lock()
 		m.endOrdered = true
@@ -168,7 +177,6 @@ func (m *monitor) handleQuestion(ctx context.Context, cancel context.CancelCause
 	default:
 		err = fmt.Errorf("unknown question %.20q", q.Do)
 	}
-	var r reply
 	if err != nil {
 		r.Error = printableLine(err.Error(), maxShown)
 	}

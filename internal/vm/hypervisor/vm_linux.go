@@ -298,8 +298,8 @@ func peerPID(c *net.UnixConn) (pid int, err error) {
 	return pid, errors.Join(cerr, err)
 }
 
-// askMonitor sends a question to the monitor, and returns the reply.
-func (m *VM) askMonitor(ctx context.Context, v verb) (*reply, error) {
+// askMonitor sends a question to the monitor, with files, and returns the reply.
+func (m *VM) askMonitor(ctx context.Context, q question, files ...*os.File) (*reply, error) {
 	c, err := m.dialSocket(ctx, MonitorSocket)
 	if err != nil {
 		return nil, err
@@ -308,7 +308,7 @@ func (m *VM) askMonitor(ctx context.Context, v verb) (*reply, error) {
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
 	_ = c.SetDeadline(time.Now().Add(3 * questionTimeout)) // can't fail on a socket
-	err = fdpass.Send(c, question{v})
+	err = fdpass.Send(c, q, files...)
 	r := new(reply)
 	if err == nil {
 		_, err = fdpass.Receive(c, r)
@@ -340,7 +340,7 @@ func hasExited(pidfd *os.File) bool {
 
 // Status returns the state of the VM. It is no error that the VM has ended.
 func (m *VM) Status(ctx context.Context) (Status, error) {
-	r, err := m.askMonitor(ctx, verbStatus)
+	r, err := m.askMonitor(ctx, question{Do: verbStatus})
 	if err == nil {
 		r.Status.Facts.Resident = residentMemory(m.record.PID, r.Status.Facts.Cloned)
 		return r.Status, nil
@@ -354,7 +354,7 @@ func (m *VM) Status(ctx context.Context) (Status, error) {
 // Phase returns the phase of the VM, and its problem, without asking the guest. A monitor of an
 // older atoll does not know the question, which is an error.
 func (m *VM) Phase(ctx context.Context) (Status, error) {
-	r, err := m.askMonitor(ctx, verbPhase)
+	r, err := m.askMonitor(ctx, question{Do: verbPhase})
 	if err != nil {
 		return Status{}, err
 	}
@@ -420,20 +420,20 @@ func residentMemory(pid int, cloned bool) int64 {
 
 // Pause stops the VM's processors. Pausing twice is not an error.
 func (m *VM) Pause(ctx context.Context) error {
-	_, err := m.askMonitor(ctx, verbPause)
+	_, err := m.askMonitor(ctx, question{Do: verbPause})
 	return err
 }
 
 // Resume continues a VM that is paused or stuck.
 func (m *VM) Resume(ctx context.Context) error {
-	_, err := m.askMonitor(ctx, verbResume)
+	_, err := m.askMonitor(ctx, question{Do: verbResume})
 	return err
 }
 
 // PowerOff waits until the VM, which was asked over the wire protocol to switch itself off, has
 // done so, and kills it if ctx is done first. When it returns, monitor and hypervisor have exited.
 func (m *VM) PowerOff(ctx context.Context) error {
-	if _, err := m.askMonitor(ctx, verbPowerOff); err == nil {
+	if _, err := m.askMonitor(ctx, question{Do: verbPowerOff}); err == nil {
 		if m.waitForExit(ctx) == nil {
 			return nil
 		}
@@ -451,7 +451,7 @@ func (m *VM) Kill(ctx context.Context) error {
 	}
 	patience, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	if _, err := m.askMonitor(patience, verbKill); err == nil && m.waitForExit(patience) == nil {
+	if _, err := m.askMonitor(patience, question{Do: verbKill}); err == nil && m.waitForExit(patience) == nil {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(int(m.monitor.Fd()), unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {

@@ -25,7 +25,7 @@ import (
 // Share is a directory to serve to a VM.
 type Share struct {
 	Helper   string // path of atoll-guest
-	Program  string // path of the server; see Find and FindProxy
+	Program  string // path of the server; see FindVirtiofsd and FindProxy
 	Dir      string // of the host
 	ReadOnly bool
 

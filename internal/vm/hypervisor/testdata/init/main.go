@@ -233,6 +233,15 @@ func serveStream(st *yamux.Stream, port *os.File, setup []byte) {
 			fmt.Fprint(st, err)
 		}
 		fmt.Fprintln(st)
+	case "put": // six bytes at the start of a disk
+		f, err := os.OpenFile("/dev/"+words[1], os.O_WRONLY, 0)
+		if err == nil {
+			_, err = f.WriteString(words[2])
+		}
+		if err == nil {
+			err = f.Sync()
+		}
+		fmt.Fprintln(st, "put", err)
 	case "say":
 		fmt.Println(strings.TrimSpace(strings.TrimPrefix(line, "say")))
 	}
