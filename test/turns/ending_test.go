@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -219,17 +218,17 @@ func (f *endingFixture) waitForTool(chat string) string {
 		}
 		return id != ""
 	})
-	ctx, cancel := context.WithTimeout(f.Context(), 90*time.Second)
-	defer cancel()
-	err := f.client.TurnEvents(ctx, id, 0, func(e agent.Event) error {
-		if e.Type == agent.ToolStarted {
-			return errSeen
+	f.waitFor("the command", func() bool { // opencode reports a command when it has ended
+		rec, err := f.client.Turn(f.Context(), id)
+		if err != nil || rec.Workspace == "" {
+			return false
 		}
-		return nil
+		file, err := f.client.Files(rec.Workspace).OpenFile(f.Context(), "/begun")
+		if err != nil {
+			return false
+		}
+		return file.Close() == nil
 	})
-	if !errors.Is(err, errSeen) {
-		f.Fatalf("the command does not run: %v", err)
-	}
 	return id
 }
 
@@ -264,7 +263,7 @@ func runs(command string) func(a endingAgent) []modeltest.Turn {
 }
 
 // forEver is a command that does not end; Claude Code refuses to sleep for long.
-const forEver = "echo begun; tail -f /dev/null"
+const forEver = "touch begun; tail -f /dev/null"
 
 // fails is a script whose answers all fail.
 func fails(status, retry int) func(endingAgent) []modeltest.Turn {
@@ -289,7 +288,7 @@ func endings() []ending {
 		{name: "deadline", outcomes: []string{"timeout, timeout"}, script: runs(forEver), run: runLimited(limit)},
 		{name: "Ctrl-C", outcomes: []string{"aborted, aborted"}, script: runs(forEver), run: runInterrupted, broken: true},
 		{name: "client gone", outcomes: []string{"aborted, aborted"}, script: runs(forEver), run: runAbandoned},
-		{name: "server SIGKILL", outcomes: []string{"ok"}, script: runs("for i in 1 2 3 4 5; do sleep 1; done; echo done"), run: runServerKilled},
+		{name: "server SIGKILL", outcomes: []string{"ok"}, script: runs("touch begun; for i in 1 2 3 4 5; do sleep 1; done; echo done"), run: runServerKilled},
 		{name: "CLI SIGKILL", outcomes: []string{"crashed"}, script: runs(forEver), run: runAgentKilled},
 		{name: "model hang", outcomes: []string{"timeout, timeout"}, script: func(endingAgent) []modeltest.Turn {
 			return []modeltest.Turn{{Hang: modeltest.Duration(10 * time.Minute)}}
