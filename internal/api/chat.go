@@ -35,6 +35,7 @@ func (s *Server) registerDialects(mux *http.ServeMux) {
 	}
 	for _, prefix := range []string{"", "/openai"} {
 		add("POST "+prefix+"/v1/chat/completions", s.completeChat)
+		add("POST "+prefix+"/v1/responses", s.completeChat)
 	}
 	for _, prefix := range []string{"", "/anthropic"} {
 		add("POST "+prefix+"/v1/messages", s.completeChat)
@@ -50,6 +51,8 @@ func (s *Server) registerDialects(mux *http.ServeMux) {
 func dialectOf(r *http.Request) dialect.Name {
 	p := r.URL.Path
 	switch {
+	case p == "/v1/responses", p == "/openai/v1/responses":
+		return dialect.Responses
 	case strings.HasPrefix(p, "/openai/"), p == "/v1/chat/completions":
 		return dialect.OpenAI
 	case strings.HasPrefix(p, "/anthropic/"), p == "/v1/messages", strings.HasPrefix(p, "/v1/messages/"):
@@ -153,6 +156,9 @@ func (s *Server) readDialectRequest(r *http.Request) (dialect.Dialect, *dialect.
 		return nil, nil, newRequestError(e.Status, "%s", e.Message)
 	case err != nil:
 		return nil, nil, bodyError(err)
+	}
+	if err := checkParameters(d.Name(), b); err != nil {
+		return nil, nil, err
 	}
 	q, err := d.ReadRequest(r, b)
 	if err != nil && errors.Is(err, atoll.ErrInvalid) {
@@ -261,6 +267,7 @@ type turnWriter struct {
 	text    []byte         // all text so far
 	calls   []dialect.Part // calls of the client's tools
 	waiting bool           // the turn waits for the results of calls
+	failed  bool           // the response has ended with an error
 	last    int64          // Seq of the last event
 	res     *agent.Result
 }
@@ -338,20 +345,10 @@ func (c *turnWriter) writeEvent(e *agent.Event) error {
 		return nil
 	}
 	switch e.Type {
-	case agent.TextDelta:
-		c.deltas = true
-		return c.writeText(e.Text)
-	case agent.TextDone:
-		told := c.deltas
-		c.deltas = false
-		var err error
-		if !told {
-			err = c.writeText(e.Text)
-		}
-		c.gap = true
-		return err
+	case agent.TextDelta, agent.TextDone:
+		return c.writeTextEvent(e)
 	case agent.ThoughtDelta:
-		if c.d.Name() == dialect.OpenAI { // Anthropic's clients send thoughts back with signatures, which these lack
+		if c.d.Name() != dialect.Anthropic { // Anthropic's clients send thoughts back with signatures, which these lack
 			return c.write(dialect.Delta{Type: dialect.ThinkingDelta, Text: e.Text})
 		}
 	case agent.ClientToolCalled:
@@ -371,6 +368,42 @@ func (c *turnWriter) writeEvent(e *agent.Event) error {
 		}
 	}
 	return nil
+}
+
+// writeTextEvent writes the text of an event. That of an agent is held back if the answer follows a schema: only
+// the result has the answer.
+func (c *turnWriter) writeTextEvent(e *agent.Event) error {
+	if c.q.Schema != nil && c.t.Record().Agent != "" {
+		return nil
+	}
+	if e.Type == agent.TextDelta {
+		c.deltas = true
+		return c.writeText(e.Text)
+	}
+	told := c.deltas
+	c.deltas = false
+	var err error
+	if !told {
+		err = c.writeText(e.Text)
+	}
+	c.gap = true
+	return err
+}
+
+// writeStructured writes the answer of an agent that follows a schema.
+func (c *turnWriter) writeStructured() error {
+	if c.q.Schema == nil || c.t.Record().Agent == "" {
+		return nil
+	}
+	text := c.res.Text
+	if c.res.Structured != nil {
+		text = string(c.res.Structured)
+	}
+	if !json.Valid([]byte(text)) {
+		return c.writeFailure(&dialect.Error{Status: http.StatusBadGateway, Code: "internal", Message: "the agent's answer does not follow the schema"})
+	}
+	c.res.Text = text
+	return c.writeText(text)
 }
 
 // writeText writes a piece of the text.
@@ -409,10 +442,7 @@ func (c *turnWriter) beginStream() error {
 
 // responseID returns the id of the response in the format of the vendor API.
 func (c *turnWriter) responseID() string {
-	prefix := "chatcmpl-"
-	if c.d.Name() == dialect.Anthropic {
-		prefix = "msg_"
-	}
+	prefix := map[dialect.Name]string{dialect.OpenAI: "chatcmpl-", dialect.Anthropic: "msg_", dialect.Responses: "resp_"}[c.d.Name()]
 	return fmt.Sprintf("%s%s%d", prefix, c.t.ID(), c.last)
 }
 
@@ -447,13 +477,21 @@ func (c *turnWriter) writeOutcome() error {
 		case c.res.Code == "max_output":
 			stop = dialect.StopLength
 		}
+		if err := c.writeStructured(); err != nil || c.failed {
+			return err
+		}
 		return c.writeEnd(stop, usage)
 	case agent.MaxTurns:
 		return c.writeEnd(dialect.StopLength, usage)
 	case agent.Refused:
 		return c.writeEnd(dialect.StopRefused, usage)
 	}
-	e := dialectErrorOf(c.res)
+	return c.writeFailure(dialectErrorOf(c.res))
+}
+
+// writeFailure ends the response with an error.
+func (c *turnWriter) writeFailure(e *dialect.Error) error {
+	c.failed = true
 	if !c.begun {
 		c.d.WriteError(c.w, e)
 		return nil

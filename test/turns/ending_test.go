@@ -7,8 +7,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,8 +27,6 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
-
-var update = flag.Bool("update", false, "rewrite the table of endings")
 
 // endingAgent is a real agent for the table of endings.
 type endingAgent struct {
@@ -104,18 +101,37 @@ func newEndingFixture(t *testing.T, a endingAgent) *endingFixture {
 	for _, d := range []string{home, filepath.Join(app, "connectors"), filepath.Join(app, "assistants", "coder")} {
 		f.must(os.MkdirAll(d, 0o755))
 	}
-	f.must(os.Symlink(programs, filepath.Join(home, "agents")))
+	f.placePrograms(programs, filepath.Join(home, "agents"))
 	connector := fmt.Sprintf(`{"type":%q,"options":{"host":%q,"key":"real-key","model":"scripted-1","models":["*"]}}`, a.api, f.model.URL+a.base)
 	f.must(os.WriteFile(filepath.Join(app, "connectors", "scripted.conn.yao"), []byte(connector), 0o600))
 	assistant := fmt.Sprintf(`{"name":"Coder","connector":"scripted","sandbox":{"command":%q,"driver":"namespace"}}`, a.name)
 	f.must(os.WriteFile(filepath.Join(app, "assistants", "coder", "package.yao"), []byte(assistant), 0o600))
 	f.env = append(os.Environ(), "ATOLL_HOME="+home, "ATOLL_APP="+app, "ATOLL_CONFIG="+filepath.Join(dir, "none.yaml"), "ATOLL_DRIVER=namespace")
-	if rg := filepath.Dir(filepath.Dir(os.Getenv("ATOLL_CODEX"))); a.name == "opencode" && os.Getenv("ATOLL_CODEX") != "" { // it has the rg that opencode would download
-		f.env = append(f.env, "PATH="+filepath.Join(rg, "codex-path")+":"+os.Getenv("PATH"))
-	}
 	f.startServer()
 	t.Cleanup(f.stopServer)
 	return f
+}
+
+// placePrograms makes the agents' programs those of the server. The copy of opencode has the rg of Codex, which opencode
+// would download.
+func (f *endingFixture) placePrograms(programs, place string) {
+	f.Helper()
+	if f.agent.name != "opencode" {
+		f.must(os.Symlink(programs, place))
+		return
+	}
+	from, err := filepath.EvalSymlinks(filepath.Join(programs, "opencode", "current"))
+	f.must(err)
+	dir := filepath.Join(place, "opencode", filepath.Base(from))
+	f.must(os.MkdirAll(filepath.Dir(dir), 0o755))
+	if out, err := exec.Command("cp", "-a", from, dir).CombinedOutput(); err != nil {
+		f.Fatalf("copy opencode: %v %s", err, out)
+	}
+	f.must(os.Symlink(filepath.Base(dir), filepath.Join(place, "opencode", "current")))
+	rg := filepath.Join(filepath.Dir(filepath.Dir(testenv.Program(f, "codex", "ATOLL_CODEX"))), "codex-path", "rg")
+	if out, err := exec.Command("cp", rg, filepath.Join(dir, "bin", "rg")).CombinedOutput(); err != nil {
+		f.Fatalf("copy rg: %v %s", err, out)
+	}
 }
 
 func (f *endingFixture) must(err error) {
@@ -202,17 +218,17 @@ func (f *endingFixture) waitForTool(chat string) string {
 		}
 		return id != ""
 	})
-	ctx, cancel := context.WithTimeout(f.Context(), 90*time.Second)
-	defer cancel()
-	err := f.client.TurnEvents(ctx, id, 0, func(e agent.Event) error {
-		if e.Type == agent.ToolStarted {
-			return errSeen
+	f.waitFor("the command", func() bool { // opencode reports a command when it has ended
+		rec, err := f.client.Turn(f.Context(), id)
+		if err != nil || rec.Workspace == "" {
+			return false
 		}
-		return nil
+		file, err := f.client.Files(rec.Workspace).OpenFile(f.Context(), "/begun")
+		if err != nil {
+			return false
+		}
+		return file.Close() == nil
 	})
-	if !errors.Is(err, errSeen) {
-		f.Fatalf("the command does not run: %v", err)
-	}
 	return id
 }
 
@@ -233,6 +249,8 @@ type ending struct {
 	name   string
 	script func(a endingAgent) []modeltest.Turn
 	run    func(f *endingFixture, chat string) agent.Record
+	// outcomes are the outcomes and codes that the turn may have.
+	outcomes []string
 	// broken means that requests have no whole answer: at least what the model's server counted is counted.
 	broken bool
 }
@@ -245,7 +263,7 @@ func runs(command string) func(a endingAgent) []modeltest.Turn {
 }
 
 // forEver is a command that does not end; Claude Code refuses to sleep for long.
-const forEver = "echo begun; tail -f /dev/null"
+const forEver = "touch begun; tail -f /dev/null"
 
 // fails is a script whose answers all fail.
 func fails(status, retry int) func(endingAgent) []modeltest.Turn {
@@ -264,20 +282,21 @@ func runLimited(d time.Duration) func(f *endingFixture, chat string) agent.Recor
 	return func(f *endingFixture, chat string) agent.Record { return f.waitForEnd(f.start(f.request(chat, d)).ID) }
 }
 
+// endings are the ways in which turns end.
 func endings() []ending {
 	return []ending{
-		{name: "deadline", script: runs(forEver), run: runLimited(limit)},
-		{name: "Ctrl-C", script: runs(forEver), run: runInterrupted, broken: true},
-		{name: "client gone", script: runs(forEver), run: runAbandoned},
-		{name: "server SIGKILL", script: runs("for i in 1 2 3 4 5; do sleep 1; done; echo done"), run: runServerKilled},
-		{name: "CLI SIGKILL", script: runs(forEver), run: runAgentKilled},
-		{name: "model hang", script: func(endingAgent) []modeltest.Turn {
+		{name: "deadline", outcomes: []string{"timeout, timeout"}, script: runs(forEver), run: runLimited(limit)},
+		{name: "Ctrl-C", outcomes: []string{"aborted, aborted"}, script: runs(forEver), run: runInterrupted, broken: true},
+		{name: "client gone", outcomes: []string{"aborted, aborted"}, script: runs(forEver), run: runAbandoned},
+		{name: "server SIGKILL", outcomes: []string{"ok"}, script: runs("touch begun; for i in 1 2 3 4 5; do sleep 1; done; echo done"), run: runServerKilled},
+		{name: "CLI SIGKILL", outcomes: []string{"crashed"}, script: runs(forEver), run: runAgentKilled},
+		{name: "model hang", outcomes: []string{"timeout, timeout"}, script: func(endingAgent) []modeltest.Turn {
 			return []modeltest.Turn{{Hang: modeltest.Duration(10 * time.Minute)}}
 		}, run: runLimited(limit), broken: true},
-		{name: "429", script: fails(429, 2), run: runLimited(failLimit)},
-		{name: "500", script: fails(500, 0), run: runLimited(failLimit)},
-		{name: "529", script: fails(529, 0), run: runLimited(failLimit)},
-		{name: "cut stream", script: func(endingAgent) []modeltest.Turn {
+		{name: "429", outcomes: []string{"error, rate_limit", "timeout, rate_limit"}, script: fails(429, 2), run: runLimited(failLimit)},
+		{name: "500", outcomes: []string{"error, server_error", "timeout, server_error"}, script: fails(500, 0), run: runLimited(failLimit)},
+		{name: "529", outcomes: []string{"error, overloaded", "timeout, overloaded"}, script: fails(529, 0), run: runLimited(failLimit)},
+		{name: "cut stream", outcomes: []string{"ok"}, script: func(endingAgent) []modeltest.Turn {
 			return []modeltest.Turn{{Text: "It is cut in the middle.", Cut: true}, {Text: "It is done."}}
 		}, run: runLimited(failLimit), broken: true},
 	}
@@ -352,32 +371,42 @@ func runAgentKilled(f *endingFixture, chat string) agent.Record {
 	return f.waitForEnd(id)
 }
 
-// check returns the cell of the table for a turn, with what is wrong.
+// check checks a turn that has ended, and returns its cell of the table.
 func (f *endingFixture) check(e ending, chat string, rec agent.Record, counted modeltest.Usage) string {
+	f.Helper()
 	r := rec.Result
-	cell := []string{string(r.Outcome)}
+	cell := string(r.Outcome)
 	if r.Code != "" {
-		cell = append(cell, r.Code)
+		cell += ", " + r.Code
+	}
+	if !slices.Contains(e.outcomes, cell) {
+		f.Errorf("it ended with %s, not %v: %+v", cell, e.outcomes, r)
 	}
 	if e.name == "429" && r.RetryAfter != 2 {
-		cell = append(cell, fmt.Sprintf("Retry-After lost: %d", r.RetryAfter))
+		f.Errorf("Retry-After is %d", r.RetryAfter)
 	}
 	u := r.Usage
 	exact := u.Input == counted.Input && u.Output == counted.Output
 	if more := u.Input >= counted.Input && u.Output >= counted.Output; !exact && !(e.broken && more) {
-		cell = append(cell, fmt.Sprintf("usage %d+%d, the model counted %d+%d", u.Input, u.Output, counted.Input, counted.Output))
+		f.Errorf("usage %d+%d, the model counted %d+%d", u.Input, u.Output, counted.Input, counted.Output)
 	}
 	s, err := f.client.Session(f.Context(), chat)
 	f.must(err)
 	if s.State != agent.SessionIdle || s.Turn != rec.ID || s.TurnUsage.Input != u.Input || s.TurnUsage.Output != u.Output || s.Session != r.Session {
-		cell = append(cell, "session differs from the turn")
-		f.Errorf("%s: session %+v\nresult %+v", e.name, s, r)
+		f.Errorf("session %+v\nresult %+v", s, r)
 	}
 	boxes, err := f.client.Sandboxes(f.Context(), client.Filter{})
 	f.must(err)
 	if len(boxes) > 0 {
-		cell = append(cell, "a sandbox is left")
+		f.Errorf("sandboxes are left: %+v", boxes)
 	}
+	f.checkMemory(chat, rec)
+	return fmt.Sprintf("%s; %d+%d tokens", cell, u.Input, u.Output)
+}
+
+// checkMemory checks that the next turn of the chat knows the first prompt.
+func (f *endingFixture) checkMemory(chat string, rec agent.Record) {
+	f.Helper()
 	f.model.Play(modeltest.Script{Aux: f.agent.aux, Turns: []modeltest.Turn{{Text: "I know it."}}})
 	q := f.request(chat, otherLimit)
 	if rec.Assistant != "" {
@@ -386,27 +415,20 @@ func (f *endingFixture) check(e ending, chat string, rec agent.Record, counted m
 	q.Prompt = agent.Text("Which word was it?")
 	next := f.waitForEnd(f.start(q).ID)
 	if next.Result.Outcome != agent.OK {
-		cell = append(cell, "the next turn fails")
-		f.Errorf("%s: the next turn: %+v", e.name, next.Result)
+		f.Errorf("the next turn: %+v", next.Result)
 	}
-	how := "forgets"
 	for _, q := range f.model.Requests() {
 		if b := string(q.Body); strings.Contains(b, "Which word was it?") && strings.Contains(b, secretWord) {
-			how = "remembers"
-			if next.Result.Session != r.Session || r.Session == "" {
-				how = "remembers by the transcript"
-			}
+			f.Logf("session %q, then %q", rec.Result.Session, next.Result.Session)
+			return
 		}
 	}
-	if how == "forgets" {
-		f.Errorf("%s: session %q, then %q", e.name, r.Session, next.Result.Session)
-	}
-	return strings.Join(append(cell, how), ", ")
+	f.Errorf("the next turn does not know the first prompt: session %q, then %q", rec.Result.Session, next.Result.Session)
 }
 
 // TestEndings ends turns of the real agents in every way, and checks for each that the outcome tells the cause, that
 // the usage is what the model's server has counted, that nothing is left running, and that the next turn of the
-// chat remembers. The table of testdata/endings.md is what it finds.
+// chat remembers. It logs a table of what it finds.
 func TestEndings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("real agents: left out by -short")
@@ -436,14 +458,11 @@ func TestEndings(t *testing.T) {
 			}
 		})
 	}
-	if !t.Failed() {
-		compareEndings(t, table)
-	}
+	t.Log("\n" + formatEndings(table))
 }
 
-// compareEndings compares the table with that of the documents.
-func compareEndings(t *testing.T, table map[string]map[string]string) {
-	t.Helper()
+// formatEndings returns the table in Markdown.
+func formatEndings(table map[string]map[string]string) string {
 	var b strings.Builder
 	b.WriteString("| ending |")
 	for _, a := range endingAgents() {
@@ -453,24 +472,9 @@ func compareEndings(t *testing.T, table map[string]map[string]string) {
 	for _, e := range endings() {
 		fmt.Fprintf(&b, "| %s |", e.name)
 		for _, a := range endingAgents() {
-			if table[e.name][a.name] == "" {
-				t.Skip("only a part of the table was tested")
-			}
 			fmt.Fprintf(&b, " %s |", table[e.name][a.name])
 		}
 		b.WriteString("\n")
 	}
-	const name = "testdata/endings.md"
-	if *update {
-		if err := errors.Join(os.MkdirAll("testdata", 0o755), os.WriteFile(name, []byte(b.String()), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if b.String() != string(want) {
-		t.Errorf("the table differs from %s; -update rewrites it\n%s", name, b.String())
-	}
+	return b.String()
 }

@@ -67,6 +67,7 @@ func (r *turnRun) runAgent(ctx context.Context, session, system string, before [
 	if r.assistant.ID != "" {
 		turn.Command, turn.Arguments = box.Program, maps.Clone(box.Arguments)
 	}
+	turn.Schema = r.query.Schema
 	turn.MaxTurns = r.maxTurns()
 	if !f.MaxTurns {
 		turn.MaxTurns = 0 // newAccess limits the requests to its model

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
@@ -55,6 +56,7 @@ type modelLoop struct {
 	query        dialect.Request
 	offer        *tool.Toolset
 	hostTools    map[string]bool // names of the tools that the host runs
+	clientTools  map[string]bool // names of the tools that the client runs
 	usedHostTool bool            // the host ran a tool: the client can't continue without this turn
 	asked        int
 	text         string
@@ -64,7 +66,7 @@ type modelLoop struct {
 
 // newDirect returns a loop with the request for the model.
 func (r *turnRun) newDirect(ctx context.Context) *modelLoop {
-	d := &modelLoop{r: r, query: r.query, hostTools: make(map[string]bool)}
+	d := &modelLoop{r: r, query: r.query, hostTools: make(map[string]bool), clientTools: make(map[string]bool)}
 	var more []tool.Tool
 	if len(r.assistant.Skills) > 0 {
 		more = append(more, skillTool(r.assistant.Skills))
@@ -76,6 +78,7 @@ func (r *turnRun) newDirect(ctx context.Context) *modelLoop {
 	}
 	for _, t := range r.request.Tools {
 		if !d.hostTools[t.Name] {
+			d.clientTools[t.Name] = true
 			d.query.Tools = append(d.query.Tools, t)
 		}
 	}
@@ -204,15 +207,18 @@ func (d *modelLoop) storeText(a *dialect.Response) {
 }
 
 // runCalls runs the tool calls of one answer: host tools here, client tools through
-// the client. wait: only client tools were called and no host tool was used, so the
-// turn ends and the client continues with a new request.
+// the client. A call of a tool that does not exist is answered with an error to the model. wait: only client
+// tools were called and no host tool was used, so the turn ends and the client continues with a new request.
 func (d *modelLoop) runCalls(ctx context.Context, uses []dialect.Part) (results []dialect.Part, wait bool, err error) {
+	mine := 0 // calls that are answered here
 	for _, u := range uses {
-		if d.hostTools[u.Name] {
-			d.usedHostTool = true
+		if !d.clientTools[u.Name] {
+			mine++
+			d.usedHostTool = d.usedHostTool || d.hostTools[u.Name]
 		}
 	}
-	if !d.usedHostTool {
+	d.usedHostTool = d.usedHostTool || mine > 0 && mine < len(uses) // the client does not know the others
+	if !d.usedHostTool && mine == 0 {
 		for _, u := range uses {
 			d.r.emitEvent(agent.Event{Type: agent.ClientToolCalled, Tool: &agent.ToolCall{ID: u.ID, Name: u.Name, Kind: agent.Other, Input: u.Input}})
 		}
@@ -243,6 +249,9 @@ func (d *modelLoop) runCalls(ctx context.Context, uses []dialect.Part) (results 
 func (d *modelLoop) runCall(ctx context.Context, at int, u dialect.Part) (dialect.Part, error) {
 	res := dialect.Part{Type: dialect.ToolResult, ID: u.ID, Name: u.Name}
 	call := agent.ToolCall{ID: u.ID, Name: u.Name, Kind: agent.Other, Input: u.Input}
+	if !d.hostTools[u.Name] && !d.clientTools[u.Name] {
+		return d.refuseCall(res, call), nil
+	}
 	if !d.hostTools[u.Name] {
 		call.ID = fmt.Sprintf("call_%s_%d_%d", d.r.id, d.asked, at) // ids of models are not unique
 		text, failed, err := d.r.handle.CallClientTool(ctx, call)
@@ -271,4 +280,21 @@ func (d *modelLoop) runCall(ctx context.Context, at int, u dialect.Part) (dialec
 	}
 	d.r.emitEvent(agent.Event{Type: agent.ToolFinished, Tool: &call})
 	return res, nil
+}
+
+// refuseCall answers a call of a tool that was not offered.
+func (d *modelLoop) refuseCall(res dialect.Part, call agent.ToolCall) dialect.Part {
+	var names []string
+	for _, t := range d.query.Tools {
+		names = append(names, t.Name)
+	}
+	text := fmt.Sprintf("there is no tool %q", truncateName(call.Name))
+	if len(names) > 0 {
+		text += "; the tools are: " + strings.Join(names, ", ")
+	}
+	d.r.emitEvent(agent.Event{Type: agent.ToolStarted, Tool: &call})
+	call.Status, call.Output, call.Reason = agent.ToolFailed, text, "no such tool"
+	d.r.emitEvent(agent.Event{Type: agent.ToolFinished, Tool: &call})
+	res.Parts, res.Failed = textParts(text), true
+	return res
 }

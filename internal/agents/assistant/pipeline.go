@@ -306,7 +306,7 @@ func (t *Turn) tryPlan() error {
 		return nil
 	}
 	turn := t.request.Turn
-	turn.Prompt, turn.Skills, turn.System = agent.Text("?"), nil, ""
+	turn.Prompt, turn.Skills, turn.System, turn.Schema = agent.Text("?"), nil, "", t.modelOptions().Schema
 	box := t.assistant.Sandbox
 	turn.Ask = turn.Ask || box.Ask
 	if t.assistant.ID != "" {

@@ -24,6 +24,8 @@ func (a commands) agentSessions() *cobra.Command {
 		Long: `List the sessions of chats, or show one. A session is the conversation with an
 agent: its own id, its state, and the tokens that were counted, also of turns
 that ended early.`,
+		Example: `  atoll agent sessions --state waiting_approval
+  atoll agent sessions fizz --json`,
 		Args: app.CheckArgCount(0, 1, "at most one chat"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.State != "" {
@@ -54,7 +56,7 @@ that ended early.`,
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&f.State, "state", "", "only those in this `STATE`: starting, working, waiting_approval, waiting_input, idle or ended")
+	fl.StringVar(&f.State, "state", "", "only those in this `STATE`, such as idle or waiting_approval")
 	fl.IntVarP(&f.Limit, "limit", "n", 0, "only the `N` that changed last")
 	return cmd
 }

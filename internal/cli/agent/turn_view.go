@@ -31,6 +31,7 @@ type turnView struct {
 	tools   map[string]bool // those that were shown as begun
 	last    string          // the title of the last of them
 	spin    *spinner
+	dropped string // what the log lacks
 	err     error
 }
 
@@ -124,7 +125,9 @@ func (v *turnView) printEvent(e agent.Event) {
 		}
 	case agent.Retrying:
 		v.say1(output.Yellow, fmt.Sprintf("⟳ the model does not answer (%s): try %d in %s", retryReason(e.Retry), e.Retry.Attempt+1, e.Retry.Delay.Round(100*time.Millisecond)))
-	case agent.Warning, agent.Dropped:
+	case agent.Dropped:
+		v.dropped = e.Text // shown at the end: it must not break the text
+	case agent.Warning:
 		v.say1(output.Yellow, "! "+e.Text)
 	case agent.Finished:
 		v.printResult(e.Result)
@@ -339,6 +342,9 @@ func (v *turnView) printResult(r *agent.Result) {
 	}
 	if v.said || v.paint.Line > 0 {
 		v.endText()
+	}
+	if v.dropped != "" {
+		v.say1(output.Yellow, "! "+v.dropped)
 	}
 	parts := []string{"done"}
 	mark, style := "✓", output.Green
