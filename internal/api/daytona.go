@@ -24,6 +24,9 @@ func (s *Server) serveDaytona(w *responseWriter, r *http.Request, c *call, kind 
 		c.pattern = unknownRoute
 		s.metrics.unimplemented.WithLabelValues("daytona").Inc()
 	}
+	if daytona.IsEvents(r) { // without a key, which must not count as a wrong one
+		return daytona.ErrEvents
+	}
 	before := s.tokenCalls.generation()
 	if err := s.authenticateDaytona(r, c); err != nil {
 		return err

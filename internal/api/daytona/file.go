@@ -11,6 +11,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/textproto"
+	"net/url"
 	"path"
 	"strconv"
 	"strings"
@@ -401,11 +402,11 @@ func (s *Server) downloadFiles(c *call, sb *fleet.Sandbox) error {
 
 // writePart writes a file, or its error, as a part of a form.
 func (s *Server) writePart(c *call, sb *fleet.Sandbox, form *multipart.Writer, name string) error {
-	quoted := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\r", "%0D", "\n", "%0A").Replace(name)
+	fileName := fileNameParameter(name)
 	h := textproto.MIMEHeader{}
 	f, size, err := openFile(c.r.Context(), sb, absolutePath(name))
 	if err != nil {
-		h.Set("Content-Disposition", `form-data; name="error"; filename="`+quoted+`"`)
+		h.Set("Content-Disposition", `form-data; name="error"; `+fileName)
 		h.Set("Content-Type", "application/json")
 		part, perr := form.CreatePart(h)
 		if perr != nil {
@@ -419,7 +420,7 @@ func (s *Server) writePart(c *call, sb *fleet.Sandbox, form *multipart.Writer, n
 		return json.NewEncoder(part).Encode(map[string]any{"message": messageOf(err), "statusCode": statusOf(err), "code": code, "source": "DAYTONA_DAEMON"})
 	}
 	defer f.Close()
-	h.Set("Content-Disposition", `form-data; name="file"; filename="`+quoted+`"`)
+	h.Set("Content-Disposition", `form-data; name="file"; `+fileName)
 	h.Set("Content-Type", "application/octet-stream")
 	h.Set("Content-Length", strconv.FormatInt(size, 10))
 	part, err := form.CreatePart(h)
@@ -435,4 +436,14 @@ func messageOf(err error) string {
 		return "internal error"
 	}
 	return err.Error()
+}
+
+// fileNameParameter returns the parameter that has the name of a file exactly as its client wrote it. A name that
+// is not plain text is encoded: clients read bytes as Latin-1 otherwise.
+func fileNameParameter(name string) string {
+	plain := func(c rune) bool { return c < ' ' || c > '~' || c == '%' }
+	if strings.ContainsFunc(name, plain) {
+		return "filename*=UTF-8''" + strings.ReplaceAll(url.QueryEscape(name), "+", "%20")
+	}
+	return `filename="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name) + `"`
 }

@@ -138,7 +138,7 @@ func (s *Server) forkSnapshot(ctx context.Context, a *fleet.Account, info *atoll
 	if err != nil {
 		return nil, err
 	}
-	made, err := from.Fork(ctx, "", atoll.Spec{Name: cfg.Name, Labels: cfg.Labels, Env: cfg.Env})
+	made, err := from.Fork(ctx, "", atoll.Spec{Name: cfg.Name, Labels: cfg.Labels, Env: slices.Concat(info.Config.Env, cfg.Env)})
 	if err != nil {
 		return nil, err
 	}
