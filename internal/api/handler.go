@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/atoll-sandbox/atoll/internal/api/daytona"
 	"github.com/atoll-sandbox/atoll/internal/api/e2b"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
@@ -87,6 +88,9 @@ func (s *Server) dispatchRequest(w *responseWriter, r *http.Request, c *call) er
 		if err := s.checkOrigin(r); err != nil {
 			return err
 		}
+	}
+	if kind := s.kindOfDaytona(r); kind != daytona.Other {
+		return s.serveDaytona(w, r, c, kind)
 	}
 	if kind := s.kindOfE2B(r); kind != e2b.Other {
 		return s.serveE2B(w, r, c, kind)

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/api/daytona"
 	"github.com/atoll-sandbox/atoll/internal/api/e2b"
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
@@ -55,6 +56,7 @@ func (s *Server) problemOf(ctx context.Context, err error) *problem {
 	var own *requestError
 	var known *problem
 	var ofE2B *e2b.Error
+	var ofDaytona *daytona.Error
 	switch {
 	case errors.As(err, &own):
 		p = &problem{&wire.Problem{Title: http.StatusText(own.status), Status: own.status, Kind: own.kind, Detail: own.detail, Errors: own.errs}, own.header}
@@ -62,6 +64,8 @@ func (s *Server) problemOf(ctx context.Context, err error) *problem {
 		return known
 	case errors.As(err, &ofE2B):
 		p = &problem{Problem: &wire.Problem{Title: http.StatusText(ofE2B.Status), Status: ofE2B.Status, Kind: "invalid", Detail: ofE2B.Message}}
+	case errors.As(err, &ofDaytona):
+		p = &problem{Problem: &wire.Problem{Title: http.StatusText(ofDaytona.Status), Status: ofDaytona.Status, Kind: "invalid", Detail: ofDaytona.Message}}
 	default:
 		p = &problem{Problem: wire.ProblemOf(err)}
 	}
@@ -95,7 +99,7 @@ func (s *Server) writeProblem(w http.ResponseWriter, r *http.Request, err error)
 	for _, k := range []string{"Content-Length", "Content-Encoding", "Content-Disposition", "Etag", "Last-Modified"} {
 		h.Del(k)
 	}
-	if s.writeDialectError(w, r, p) || s.writeE2BError(w, r, err, p) {
+	if s.writeDialectError(w, r, p) || s.writeDaytonaError(w, r, err, p) || s.writeE2BError(w, r, err, p) {
 		return
 	}
 	h.Set("Content-Type", wire.ContentType)

@@ -160,11 +160,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(fmt.Errorf("%w: requests were aborted that had not ended in time", atoll.ErrTimeout), s.closeSessions(ctx))
 }
 
-// closeSessions closes the sessions of MCP clients, the turns and what E2B's API keeps, after the last
+// closeSessions closes the sessions of MCP clients, the turns and what the APIs of other vendors keep, after the last
 // request.
 func (s *Server) closeSessions(ctx context.Context) error {
 	if s.e2b != nil {
 		s.e2b.Close()
+	}
+	if s.daytona != nil {
+		s.daytona.Close()
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()

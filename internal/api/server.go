@@ -12,6 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/atoll-sandbox/atoll/internal/api/daytona"
 	"github.com/atoll-sandbox/atoll/internal/api/e2b"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/preview"
@@ -36,6 +37,9 @@ type Options struct {
 
 	// E2B serves the API of E2B, too. Its Fleet and Stopping are set by New. Nil: not.
 	E2B *e2b.Options
+
+	// Daytona serves the API of Daytona, too. Its Fleet, Routes and Stopping are set by New. Nil: not.
+	Daytona *daytona.Options
 
 	// Origins are the origins of web pages that may call the server, besides its own:
 	// "https://console.example.com".
@@ -76,8 +80,9 @@ type Server struct {
 	active  inFlight                // requests in progress, including streams
 	created time.Time
 
-	e2b         *e2b.Server    // nil: not served
-	mcpSessions *sessionGroups // sessions of MCP clients
+	e2b         *e2b.Server     // nil: not served
+	daytona     *daytona.Server // nil: not served
+	mcpSessions *sessionGroups  // sessions of MCP clients
 	agents      func() (*Agents, error)
 	agentsUsed  atomic.Bool // agents was called
 }
@@ -110,6 +115,11 @@ func New(opts Options) *Server {
 		o := *opts.E2B
 		o.Fleet, o.Stopping = opts.Fleet, s.stopping
 		s.e2b = e2b.New(o)
+	}
+	if opts.Daytona != nil {
+		o := *opts.Daytona
+		o.Fleet, o.Routes, o.Stopping = opts.Fleet, opts.Routes, s.stopping
+		s.daytona = daytona.New(o)
 	}
 	return s
 }

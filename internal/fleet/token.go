@@ -39,9 +39,7 @@ var errBadToken = &atoll.Error{Op: "authenticate", Err: fmt.Errorf("%w: no valid
 // Authenticate returns the caller of a token's secret. Every secret that is not valid, for
 // whatever reason, gives the same ErrDenied. Every process refuses a revoked token at once.
 func (f *Fleet) Authenticate(ctx context.Context, secret string) (Caller, error) {
-	if strings.HasPrefix(secret, e2bKeyPrefix) {
-		secret = secretOfE2BKey(secret)
-	}
+	secret = secretOfKey(secret)
 	if len(secret) != len(tokenPrefix)+tokenRandom || !strings.HasPrefix(secret, tokenPrefix) {
 		return Caller{}, errBadToken
 	}

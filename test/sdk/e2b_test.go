@@ -61,7 +61,7 @@ func newE2BFixture(t *testing.T) *e2bFixture {
 	_, err = exec.LookPath("python3")
 	skipUnless(t, err == nil, "python", "no python3")
 	w := &e2bFixture{fixture: fixture{dir: t.TempDir()}}
-	for _, name := range []string{"e2b.mjs", "e2b-code-interpreter.mjs"} {
+	for _, name := range []string{"e2b.mjs", "e2b-code-interpreter.mjs", "daytona.mjs"} {
 		b, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func newE2BFixture(t *testing.T) *e2bFixture {
 	if err := os.Symlink(filepath.Join(sdks, "node_modules"), filepath.Join(w.dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
-	w.startServer(t, filepath.Join(w.dir, "app"), "--e2b")
+	w.startServer(t, filepath.Join(w.dir, "app"), "--e2b", "--daytona", "--proxy", "off")
 	key := exec.Command(testenv.Atoll(t), "token", "create", "--quiet", "--e2b")
 	key.Env = append(os.Environ(), "ATOLL_HOME="+filepath.Join(w.dir, "home"), "ATOLL_CONFIG="+filepath.Join(w.dir, "none.yaml"))
 	out, err := key.Output()

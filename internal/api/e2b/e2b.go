@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/api/compat"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
@@ -45,9 +46,9 @@ type Server struct {
 	control  *router
 	data     *router
 	watchers watchers
-	kernels  kernels
+	kernels  compat.Kernels
 	builds   builds
-	shells   shellCache
+	shells   compat.Shells
 }
 
 // New returns a server of a fleet.
@@ -75,7 +76,7 @@ func New(o Options) *Server {
 func (s *Server) Close() {
 	s.builds.close()
 	s.watchers.close()
-	s.kernels.close()
+	s.kernels.Close()
 }
 
 // Kind is the part of the API that a request calls.

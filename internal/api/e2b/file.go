@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/api/compat"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
@@ -57,10 +57,7 @@ func (s *Server) downloadFile(c *call) error {
 		return err
 	}
 	ctx := c.r.Context()
-	info, err := atoll.Stat(ctx, sb, name)
-	if err == nil && info.Mode().Type() == fs.ModeSymlink {
-		info, err = resolveLink(ctx, sb, name, info)
-	}
+	info, err := compat.StatFile(ctx, sb, name)
 	switch {
 	case err != nil:
 		return fileError(name, err)
@@ -223,58 +220,12 @@ func writeParts(c *call, sb *fleet.Sandbox, form *multipart.Reader, only string)
 
 // writeFile replaces a file and creates missing directories. Errors of the client's body are its own.
 func writeFile(c *call, sb *fleet.Sandbox, name string, body io.Reader) error {
-	ctx := c.r.Context()
-	perm := fs.FileMode(0o644)
-	info, err := atoll.Stat(ctx, sb, name)
-	if err == nil && info.Mode().Type() == fs.ModeSymlink {
-		info, err = resolveLink(ctx, sb, name, info)
-	}
+	err := compat.WriteFile(c.r.Context(), sb, name, body)
 	switch {
-	case err == nil && info.IsDir():
+	case errors.Is(err, compat.ErrDirectory):
 		return invalidError("path is a directory: %s", shortenText(name))
-	case err == nil:
-		perm = info.Mode().Perm()
-	case !errors.Is(err, atoll.ErrNotFound):
-		return err
-	}
-	if errors.Is(err, atoll.ErrNotFound) {
-		if _, serr := atoll.Stat(ctx, sb, path.Dir(name)); errors.Is(serr, atoll.ErrNotFound) {
-			if err := atoll.Mkdir(ctx, sb, path.Dir(name), 0o755); err != nil {
-				return err
-			}
-		}
-	}
-	r := &bodyReader{r: body}
-	if f, ok := atoll.As[atoll.FS](sb); ok {
-		err = f.WriteFile(ctx, name, r, perm)
-	} else {
-		var data []byte
-		if data, err = io.ReadAll(io.LimitReader(r, maxPacked+1)); err == nil && len(data) > maxPacked {
-			return unsupportedError("a file of more than %d bytes by this driver", maxPacked)
-		}
-		if err == nil {
-			err = atoll.WriteFile(ctx, sb, name, data, perm)
-		}
-	}
-	if r.err != nil {
-		return invalidError("the body is incomplete: %v", r.err)
+	case errors.Is(err, compat.ErrBody):
+		return invalidError("%v", err)
 	}
 	return err
-}
-
-// maxPacked is the largest file that is written through a driver that accepts only archives.
-const maxPacked = 64 << 20
-
-// bodyReader records an error of the client's body.
-type bodyReader struct {
-	r   io.Reader
-	err error
-}
-
-func (b *bodyReader) Read(p []byte) (int, error) {
-	n, err := b.r.Read(p)
-	if err != nil && !errors.Is(err, io.EOF) {
-		b.err = err
-	}
-	return n, err
 }

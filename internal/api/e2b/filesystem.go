@@ -1,7 +1,6 @@
 package e2b
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/api/compat"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
@@ -69,8 +69,8 @@ func (s *Server) filesOf(c *call, name string) (*fleet.Sandbox, string, error) {
 func entryOf(ctx context.Context, sb *fleet.Sandbox, name string, info fs.FileInfo) *entry {
 	e := &entry{Name: path.Base(name), Path: name, Owner: "user", Group: "user"}
 	if info.Mode().Type() == fs.ModeSymlink {
-		e.SymlinkTarget = linkTarget(info)
-		if to, err := resolveLink(ctx, sb, name, info); err == nil {
+		e.SymlinkTarget = compat.LinkTarget(info)
+		if to, err := compat.ResolveLink(ctx, sb, name, info); err == nil {
 			info = to
 		}
 	}
@@ -96,42 +96,6 @@ func permissionText(m fs.FileMode) string {
 		kind = "L"
 	}
 	return kind + m.Perm().String()[1:]
-}
-
-// linkTarget returns the target of a symbolic link, if it is known.
-func linkTarget(info fs.FileInfo) string {
-	switch known := info.Sys().(type) {
-	case *tar.Header:
-		return known.Linkname
-	case interface{ Linkname() string }:
-		return known.Linkname()
-	}
-	if l, ok := info.(interface{ Linkname() string }); ok {
-		return l.Linkname()
-	}
-	return ""
-}
-
-// maxLinks is the number of symbolic links that a name may lead through.
-const maxLinks = 8
-
-// resolveLink describes what a symbolic link leads to.
-func resolveLink(ctx context.Context, sb *fleet.Sandbox, name string, info fs.FileInfo) (fs.FileInfo, error) {
-	for range maxLinks {
-		target := linkTarget(info)
-		if target == "" {
-			break
-		}
-		if !path.IsAbs(target) {
-			target = path.Join(path.Dir(name), target)
-		}
-		name = path.Clean(target)
-		var err error
-		if info, err = atoll.Stat(ctx, sb, name); err != nil || info.Mode().Type() != fs.ModeSymlink {
-			return info, err
-		}
-	}
-	return nil, fmt.Errorf("%w: %s: too many symbolic links", atoll.ErrInvalid, name)
 }
 
 // fileError replaces the errors of files by those that clients know.
@@ -177,7 +141,7 @@ func (s *Server) listDir(c *call, in *pathRequest) (*entryList, error) {
 	info, err := atoll.Stat(ctx, sb, name)
 	at := name
 	if err == nil && info.Mode().Type() == fs.ModeSymlink {
-		info, err = resolveLink(ctx, sb, name, info)
+		info, err = compat.ResolveLink(ctx, sb, name, info)
 	}
 	if err != nil {
 		return nil, fileError(name, err)

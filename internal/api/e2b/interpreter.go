@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"strings"
 
+	"github.com/atoll-sandbox/atoll/internal/api/compat"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
@@ -19,25 +19,6 @@ func (s *Server) registerInterpreter() {
 	add(s.data, "POST /contexts/{id}/restart", s.restartContext)
 }
 
-// languages maps the names of languages to those of kernels.
-var languages = map[string]string{"": "python", "python": "python", "python3": "python", "javascript": "javascript", "js": "javascript"}
-
-// languageOf returns the language of a kernel that a client names.
-func languageOf(name string) (string, error) {
-	language := languages[strings.ToLower(name)]
-	if language == "" {
-		return "", unsupportedError("the language %q", shortenText(name))
-	}
-	return language, nil
-}
-
-// contextInfo describes a context: code that runs in it sees what earlier code has left.
-type contextInfo struct {
-	ID       string `json:"id"`
-	Language string `json:"language"`
-	Cwd      string `json:"cwd"`
-}
-
 // createContext creates a context.
 func (s *Server) createContext(c *call) error {
 	var in struct {
@@ -47,7 +28,7 @@ func (s *Server) createContext(c *call) error {
 	if err := c.readJSON(&in); err != nil {
 		return err
 	}
-	language, err := languageOf(in.Language)
+	language, err := compat.KernelLanguage(in.Language)
 	if err != nil {
 		return err
 	}
@@ -55,11 +36,11 @@ func (s *Server) createContext(c *call) error {
 	if err != nil {
 		return err
 	}
-	k, err := s.kernels.create(c.r.Context(), sb, contextInfo{ID: newUUID(), Language: language, Cwd: absolutePath(in.Cwd)})
+	k, err := s.kernels.Create(c.r.Context(), sb, compat.KernelInfo{ID: newUUID(), Language: language, Cwd: absolutePath(in.Cwd)})
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, k.info)
+	return c.writeJSON(http.StatusOK, k.Info)
 }
 
 // listContexts answers with the contexts of a sandbox, with its default ones.
@@ -68,7 +49,7 @@ func (s *Server) listContexts(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, s.kernels.list(sb.ID()))
+	return c.writeJSON(http.StatusOK, s.kernels.List(sb.ID()))
 }
 
 func missingContext(id string) error {
@@ -81,7 +62,7 @@ func (s *Server) removeContext(c *call) error {
 	if err != nil {
 		return err
 	}
-	if !s.kernels.removeKernel(sb.ID(), c.r.PathValue("id")) {
+	if !s.kernels.Remove(sb.ID(), c.r.PathValue("id")) {
 		return missingContext(c.r.PathValue("id"))
 	}
 	return c.writeEmpty(nil)
@@ -93,13 +74,13 @@ func (s *Server) restartContext(c *call) error {
 	if err != nil {
 		return err
 	}
-	k := s.kernels.find(c.r.Context(), sb.ID(), c.r.PathValue("id"))
+	k := s.kernels.Find(c.r.Context(), sb.ID(), c.r.PathValue("id"))
 	if k == nil {
 		return missingContext(c.r.PathValue("id"))
 	}
-	info := k.info
-	s.kernels.removeKernel(sb.ID(), info.ID)
-	if _, err := s.kernels.create(c.r.Context(), sb, info); err != nil {
+	info := k.Info
+	s.kernels.Remove(sb.ID(), info.ID)
+	if _, err := s.kernels.Create(c.r.Context(), sb, info); err != nil {
 		return err
 	}
 	c.w.WriteHeader(http.StatusOK)
@@ -136,7 +117,7 @@ func (s *Server) executeCode(c *call) error {
 	}
 	began := false
 	flush := http.NewResponseController(c.w)
-	err = k.runCode(ctx, request, func(line []byte) error {
+	err = k.RunCode(ctx, request, func(line []byte) error {
 		if !began {
 			c.w.Header().Set("Content-Type", "application/x-ndjson")
 			c.w.WriteHeader(http.StatusOK)
@@ -148,13 +129,13 @@ func (s *Server) executeCode(c *call) error {
 		return flush.Flush()
 	})
 	if err != nil && began && ctx.Err() == nil { // the kernel has ended: the client learns why
-		s.kernels.removeKernel(sb.ID(), k.info.ID)
+		s.kernels.Remove(sb.ID(), k.Info.ID)
 		message, _ := json.Marshal(map[string]string{"type": "error", "name": "KernelDied", "value": err.Error(), "traceback": err.Error()}) // strings can be encoded
 		_, _ = c.w.Write(append(message, "\n{\"type\":\"end_of_execution\"}\n"...))                                                          // write errors mean that the client is gone
 		return nil
 	}
 	if err != nil && !began {
-		s.kernels.removeKernel(sb.ID(), k.info.ID)
+		s.kernels.Remove(sb.ID(), k.Info.ID)
 	}
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the client is gone
@@ -163,28 +144,26 @@ func (s *Server) executeCode(c *call) error {
 }
 
 // kernelFor returns the kernel of the context that a request names, or the default one of its language.
-func (s *Server) kernelFor(ctx context.Context, sb *fleet.Sandbox, in *executeRequest) (*kernel, error) {
+func (s *Server) kernelFor(ctx context.Context, sb *fleet.Sandbox, in *executeRequest) (*compat.Kernel, error) {
 	if in.ContextID != "" {
-		if k := s.kernels.find(ctx, sb.ID(), in.ContextID); k != nil {
+		if k := s.kernels.Find(ctx, sb.ID(), in.ContextID); k != nil {
 			return k, nil
 		}
 		return nil, missingContext(in.ContextID)
 	}
-	language, err := languageOf(in.Language)
+	language, err := compat.KernelLanguage(in.Language)
 	if err != nil {
 		return nil, err
 	}
 	id := "default-" + language
-	if k := s.kernels.find(ctx, sb.ID(), id); k != nil {
+	if k := s.kernels.Find(ctx, sb.ID(), id); k != nil {
 		return k, nil
 	}
-	k, err := s.kernels.create(ctx, sb, contextInfo{ID: id, Language: language, Cwd: home})
-	if errors.Is(err, errContextExists) { // a concurrent request made it
-		if k := s.kernels.find(ctx, sb.ID(), id); k != nil {
+	k, err := s.kernels.Create(ctx, sb, compat.KernelInfo{ID: id, Language: language, Cwd: home})
+	if errors.Is(err, compat.ErrKernelExists) { // a concurrent request made it
+		if k := s.kernels.Find(ctx, sb.ID(), id); k != nil {
 			return k, nil
 		}
 	}
 	return k, err
 }
-
-var errContextExists = &Error{Status: http.StatusConflict, Message: "the context exists already"}

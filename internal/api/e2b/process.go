@@ -268,7 +268,8 @@ func (s *Server) commandOf(ctx context.Context, c *call, sb *fleet.Sandbox, in *
 		cmd.Stdin = strings.NewReader("")
 	}
 	if cmd.Args[0] == "/bin/bash" {
-		return cmd, s.shells.replaceShell(ctx, sb, cmd)
+		cmd.Args[0], err = s.shells.Find(ctx, sb)
+		return cmd, err
 	}
 	return cmd, nil
 }
@@ -483,42 +484,4 @@ func (s *Server) streamInput(c *call) error {
 			}
 		}
 	})
-}
-
-// shellCache remembers which sandboxes have bash: the SDKs run every command with it.
-type shellCache struct {
-	mu    sync.Mutex
-	known map[string]bool // by sandbox; guarded by mu
-}
-
-// replaceShell makes a command that names /bin/bash run with /bin/sh where the sandbox has no bash.
-func (k *shellCache) replaceShell(ctx context.Context, sb *fleet.Sandbox, cmd *atoll.Cmd) error {
-	k.mu.Lock()
-	has, known := k.known[sb.ID()]
-	k.mu.Unlock()
-	if !known {
-		_, err := atoll.Stat(ctx, sb, "/bin/bash")
-		if err != nil && !errors.Is(err, atoll.ErrNotFound) {
-			return err
-		}
-		has = err == nil
-		k.mu.Lock()
-		if len(k.known) > 10_000 || k.known == nil {
-			k.known = make(map[string]bool)
-		}
-		k.known[sb.ID()] = has
-		k.mu.Unlock()
-	}
-	if !has {
-		cmd.Args = slices.Clone(cmd.Args)
-		cmd.Args[0] = "/bin/sh"
-	}
-	return nil
-}
-
-// forgetSandbox drops a sandbox.
-func (k *shellCache) forgetSandbox(id string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.known, id)
 }

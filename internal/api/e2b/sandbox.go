@@ -398,8 +398,8 @@ func (s *Server) killSandbox(c *call) error {
 // forgetSandbox ends what this server keeps for a sandbox.
 func (s *Server) forgetSandbox(id string) {
 	s.watchers.forgetSandbox(id)
-	s.kernels.forgetSandbox(id)
-	s.shells.forgetSandbox(id)
+	s.kernels.ForgetSandbox(id)
+	s.shells.ForgetSandbox(id)
 }
 
 // connectRequest is the request to connect to a sandbox.

@@ -3,12 +3,12 @@ package e2b
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"path"
 	"strconv"
 
+	"github.com/atoll-sandbox/atoll/internal/api/compat"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
@@ -38,7 +38,7 @@ func volumeEntryOf(name string, info fs.FileInfo) volumeEntry {
 	case fs.ModeDir:
 		e.Type = "directory"
 	case fs.ModeSymlink:
-		e.Type, e.Target = "symlink", linkTarget(info)
+		e.Type, e.Target = "symlink", compat.LinkTarget(info)
 	default:
 		e.Type = "unknown"
 	}
@@ -199,10 +199,10 @@ func (s *Server) writeVolumeFile(c *call, files *fleet.Files, name string) error
 	if err := checkParent(c, files, name); err != nil {
 		return err
 	}
-	body := &bodyReader{r: io.Reader(c.r.Body)}
+	body := &compat.BodyReader{R: c.r.Body}
 	err = files.WriteFile(c.r.Context(), name, body, mode)
-	if body.err != nil {
-		return invalidError("the body is incomplete: %v", body.err)
+	if body.Err != nil {
+		return invalidError("the body is incomplete: %v", body.Err)
 	}
 	if err != nil {
 		return err

@@ -189,10 +189,13 @@ var Keys = []key{
 	{Name: "serve.origins", Form: formHosts, Flag: "origin", Help: "web pages that may call it from a browser"},
 	{Name: "serve.rate", Form: formAmount, Flag: "rate", Help: "requests a second that one caller may make (default 1000)"},
 	{Name: "serve.e2b", Form: formSwitch, Flag: "e2b", Help: "serve the API of E2B, too, for its SDKs"},
+	{Name: "serve.daytona", Form: formSwitch, Flag: "daytona", Help: "serve the API of Daytona, too, for its SDKs"},
 	{Name: "serve.grace", Form: formDuration, def: "10s", Flag: "grace", Help: "time that commands may run on when the server ends"},
 
 	{Name: "e2b.driver", Form: formName, Help: "driver of sandboxes of E2B's clients (default: driver, else namespace where it works)"},
 	{Name: "e2b.image", Form: formText, Help: "image of sandboxes of E2B's clients (default: the driver's own)"},
+	{Name: "daytona.driver", Form: formName, Help: "driver of sandboxes of Daytona's clients (default: driver, else namespace where it works)"},
+	{Name: "daytona.image", Form: formText, Help: "image of sandboxes of Daytona's clients (default: the driver's own)"},
 
 	{Name: "server.autostart", Form: formSwitch, def: "true", Help: "let 'atoll up' start a server in the background, if none runs"},
 	{Name: "proxy.listen", Form: formProxy, def: defaultProxy, Flag: "proxy", Help: "address of the proxy for host names of ports, or off"},

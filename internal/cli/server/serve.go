@@ -65,6 +65,7 @@ any other server of this home.`,
 	fl.StringArray("host-name", nil, "host `NAME` of the server, besides addresses and localhost (repeatable)")
 	fl.StringArray("origin", nil, "web `ORIGIN` that may call the server, like https://console.example.com (repeatable)")
 	fl.Bool("e2b", false, "serve the API of E2B, too, for its SDKs (docs/sdks.md)")
+	fl.Bool("daytona", false, "serve the API of Daytona, too, for its SDKs (docs/sdks.md)")
 	fl.String("app", "", "`DIRECTORY` of assistants, connectors, mcps and skills (default ~/.config/atoll)")
 	fl.String("rate", "", "`REQUESTS` a second that one caller may make (default 1000)")
 	fl.String("grace", "", "`DURATION` that commands may run on when the server ends (default 10s)")
@@ -150,7 +151,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 	s := api.New(api.Options{
 		Fleet: f, Log: log, Version: version.Build().Version, Limits: api.Limits{Rate: config.Get[float64](a.Config, "serve.rate")},
 		Hosts: config.List[string](a.Config, "serve.host_names"), Origins: config.List[string](a.Config, "serve.origins"),
-		Agents: a.FleetAgents(f, log, true), Routes: p.Routes(), E2B: a.e2bOptions(ctx, f, p),
+		Agents: a.FleetAgents(f, log, true), Routes: p.Routes(), E2B: a.e2bOptions(ctx, f, p), Daytona: a.daytonaOptions(ctx, f),
 	})
 	if p != nil {
 		p.Proxy.Services = s.E2BServices()
@@ -171,9 +172,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 	if err := a.WriteServerInfo(about); err != nil {
 		return a.ExplainWriteError(err)
 	}
-	if config.Get[bool](a.Config, "serve.e2b") {
-		a.printE2B(listeners)
-	}
+	a.printEnvironment(listeners)
 	return a.serveUntilDone(ctx, &serving{fleet: f, server: s, listeners: listeners, portal: p, idle: o.idle}, log)
 }
 

@@ -32,7 +32,7 @@ func (a commands) tokenCommand() *cobra.Command {
 func (a commands) tokenCreate() *cobra.Command {
 	var name, owner, expires string
 	var scopes []string
-	var asE2B bool
+	var asE2B, asDaytona bool
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a token and print its secret",
@@ -57,10 +57,8 @@ audit, all owners). Resources of other owners are invisible.`,
 			if err != nil {
 				return err
 			}
-			if asE2B {
-				if made.Secret, err = fleet.E2BKey(made.Secret); err != nil {
-					return err
-				}
+			if made.Secret, err = keyForm(made.Secret, asE2B, asDaytona); err != nil {
+				return err
 			}
 			if a.JSON {
 				return a.PrintJSON(made)
@@ -75,8 +73,21 @@ audit, all owners). Resources of other owners are invisible.`,
 	fl.StringVar(&owner, "owner", "", "`APP/USER` that it acts for (default: yourself)")
 	fl.StringSliceVar(&scopes, "scope", []string{"read", "run"}, "what it `ALLOWS`: read, run, host, admin (repeatable)")
 	fl.BoolVar(&asE2B, "e2b", false, "print the secret as an API key of E2B, for its SDKs")
+	fl.BoolVar(&asDaytona, "daytona", false, "print the secret as an API key of Daytona, for its SDKs")
+	cmd.MarkFlagsMutuallyExclusive("e2b", "daytona")
 	fl.StringVar(&expires, "expires", "never", "`DURATION` until it is useless, like 90d")
 	return cmd
+}
+
+// keyForm returns the secret of a token in the form that SDKs need.
+func keyForm(secret string, asE2B, asDaytona bool) (string, error) {
+	switch {
+	case asE2B:
+		return fleet.E2BKey(secret)
+	case asDaytona:
+		return fleet.DaytonaKey(secret)
+	}
+	return secret, nil
 }
 
 // wantedToken builds what the flags ask for, or names every mistake.

@@ -1,4 +1,4 @@
-package e2b
+package compat
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -39,18 +38,47 @@ const (
 	interruptGrace = 5 * time.Second // until a kernel that ignores an interrupt is killed
 )
 
-// kernels are the kernels of code interpreters, which end with this process. The zero value is ready to
+// Kernels are the kernels of code interpreters, which end with this process. The zero value is ready to
 // use.
-type kernels struct {
+type Kernels struct {
 	mu   sync.Mutex
-	all  map[string][]*kernel // by sandbox; guarded by mu
+	all  map[string][]*Kernel // by sandbox; guarded by mu
 	done bool                 // guarded by mu
 	wg   sync.WaitGroup
 }
 
-// kernel is a process in a sandbox that runs code and keeps its state.
-type kernel struct {
-	info    contextInfo
+// KernelInfo describes a kernel.
+type KernelInfo struct {
+	ID       string `json:"id"`
+	Language string `json:"language"`
+	Cwd      string `json:"cwd"`
+
+	Created time.Time `json:"-"`
+}
+
+var (
+	// ErrStopping is the error of kernels that end, or can't start, because the server shuts down.
+	ErrStopping = fmt.Errorf("%w: the server is shutting down", atoll.ErrUnavailable)
+	// ErrKernelExists is the error of a second kernel with the same id.
+	ErrKernelExists = fmt.Errorf("%w: the context exists already", atoll.ErrExists)
+)
+
+// languages maps the names of languages to those of kernels.
+var languages = map[string]string{"": "python", "python": "python", "python3": "python", "javascript": "javascript", "js": "javascript"}
+
+// KernelLanguage returns the language of kernels that a client names. Other languages are ErrUnsupported.
+func KernelLanguage(name string) (string, error) {
+	language := languages[strings.ToLower(name)]
+	if language == "" {
+		return "", fmt.Errorf("%w: the language %.64q", atoll.ErrUnsupported, name)
+	}
+	return language, nil
+}
+
+// Kernel is a process in a sandbox that runs code and keeps its state.
+type Kernel struct {
+	Info KernelInfo
+
 	sandbox *fleet.Sandbox
 	p       *fleet.StartedProcess
 	end     context.CancelFunc // of the process's client
@@ -83,10 +111,10 @@ func (t *limitedText) String() string {
 	return strings.TrimSpace(string(t.text))
 }
 
-// create starts a kernel in a sandbox.
-func (ks *kernels) create(ctx context.Context, sb *fleet.Sandbox, info contextInfo) (*kernel, error) {
+// Create starts a kernel in a sandbox.
+func (ks *Kernels) Create(ctx context.Context, sb *fleet.Sandbox, info KernelInfo) (*Kernel, error) {
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	k := &kernel{info: info, sandbox: sb, end: end, ready: make(chan struct{}), turn: make(chan struct{}, 1), lines: make(chan []byte, kernelBacklog), errs: &limitedText{}}
+	k := &Kernel{Info: info, sandbox: sb, end: end, ready: make(chan struct{}), turn: make(chan struct{}, 1), lines: make(chan []byte, kernelBacklog), errs: &limitedText{}}
 	if err := ks.add(k); err != nil {
 		end()
 		return nil, err
@@ -117,7 +145,7 @@ func (ks *kernels) create(ctx context.Context, sb *fleet.Sandbox, info contextIn
 }
 
 // waitReady waits for the first message of the kernel.
-func (k *kernel) waitReady(ctx, life context.Context) error {
+func (k *Kernel) waitReady(ctx, life context.Context) error {
 	t := time.NewTimer(kernelStart)
 	defer t.Stop()
 	select {
@@ -126,29 +154,29 @@ func (k *kernel) waitReady(ctx, life context.Context) error {
 	case <-k.p.Done():
 		return k.explainEnd()
 	case <-life.Done():
-		return errStopping
+		return ErrStopping
 	case <-t.C:
-		return &Error{Status: http.StatusGatewayTimeout, Message: fmt.Sprintf("the kernel is not ready after %v", kernelStart)}
+		return fmt.Errorf("%w: the kernel is not ready after %v", atoll.ErrTimeout, kernelStart)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
 // explainEnd returns why a kernel has ended.
-func (k *kernel) explainEnd() error {
+func (k *Kernel) explainEnd() error {
 	exit, err := k.p.Exit()
 	switch {
 	case exit.Code == 127 || exit.Code == 126, errors.Is(err, atoll.ErrNotFound):
-		return unsupportedError("%s code in this sandbox, which has no %s", k.info.Language, kernelPrograms[k.info.Language][0])
+		return fmt.Errorf("%w: %s code in this sandbox, which has no %s", atoll.ErrUnsupported, k.Info.Language, kernelPrograms[k.Info.Language][0])
 	case err != nil:
-		return &Error{Status: http.StatusBadGateway, Message: "the kernel has ended: " + err.Error()}
+		return fmt.Errorf("%w: the kernel has ended: %w", atoll.ErrUnavailable, err)
 	}
-	return &Error{Status: http.StatusInternalServerError, Message: fmt.Sprintf("the kernel has ended: exit status %d %s", exit.Code, k.errs)}
+	return fmt.Errorf("%w: the kernel has ended: exit status %d %s", atoll.ErrUnavailable, exit.Code, k.errs)
 }
 
 // kernelWriter splits the output of a kernel into messages.
 type kernelWriter struct {
-	k    *kernel
+	k    *Kernel
 	life context.Context //nolint:containedctx // of the kernel
 }
 
@@ -196,9 +224,9 @@ func isEnd(line []byte) bool {
 	return len(line) < 64 && (bytes.Contains(line, endMark) || bytes.Contains(line, []byte(`"type":"end_of_execution"`)))
 }
 
-// runCode runs code and passes its messages to f. When ctx is done the code is interrupted; what it has left
+// RunCode runs code and passes its messages to f. When ctx is done the code is interrupted; what it has left
 // stays. Executions wait for each other.
-func (k *kernel) runCode(ctx context.Context, request []byte, f func(line []byte) error) error {
+func (k *Kernel) RunCode(ctx context.Context, request []byte, f func(line []byte) error) error {
 	select {
 	case k.turn <- struct{}{}:
 	case <-k.p.Done():
@@ -228,7 +256,7 @@ func (k *kernel) runCode(ctx context.Context, request []byte, f func(line []byte
 }
 
 // interruptCode ends the code that runs, and the kernel if it goes on.
-func (k *kernel) interruptCode(ctx context.Context) {
+func (k *Kernel) interruptCode(ctx context.Context) {
 	defer func() { <-k.turn }()
 	if k.sandbox.Signal(ctx, k.p.ID, "INT") != nil {
 		k.p.Kill()
@@ -250,27 +278,27 @@ func (k *kernel) interruptCode(ctx context.Context) {
 }
 
 // add adds a kernel.
-func (ks *kernels) add(k *kernel) error {
+func (ks *Kernels) add(k *Kernel) error {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
 	id := k.sandbox.ID()
 	switch {
 	case ks.done:
-		return errStopping
-	case slices.ContainsFunc(ks.all[id], func(o *kernel) bool { return o.info.ID == k.info.ID }):
-		return errContextExists
+		return ErrStopping
+	case slices.ContainsFunc(ks.all[id], func(o *Kernel) bool { return o.Info.ID == k.Info.ID }):
+		return ErrKernelExists
 	case len(ks.all[id]) >= maxKernels:
-		return &Error{Status: http.StatusTooManyRequests, Message: fmt.Sprintf("the sandbox has %d contexts, which is the limit: remove one", maxKernels)}
+		return fmt.Errorf("%w: the sandbox has %d contexts, which is the limit: remove one", atoll.ErrQuota, maxKernels)
 	}
 	if ks.all == nil {
-		ks.all = make(map[string][]*kernel)
+		ks.all = make(map[string][]*Kernel)
 	}
 	ks.all[id] = append(ks.all[id], k)
 	return nil
 }
 
-// find returns a kernel that was started, or nil. It waits for a kernel that is starting.
-func (ks *kernels) find(ctx context.Context, sandbox, id string) *kernel {
+// Find returns a kernel that was started, or nil. It waits for a kernel that is starting.
+func (ks *Kernels) Find(ctx context.Context, sandbox, id string) *Kernel {
 	k := ks.lookUp(sandbox, id)
 	if k == nil {
 		return nil
@@ -286,41 +314,41 @@ func (ks *kernels) find(ctx context.Context, sandbox, id string) *kernel {
 	}
 }
 
-func (ks *kernels) lookUp(sandbox, id string) *kernel {
+func (ks *Kernels) lookUp(sandbox, id string) *Kernel {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
 	for _, k := range ks.all[sandbox] {
-		if k.info.ID == id {
+		if k.Info.ID == id {
 			return k
 		}
 	}
 	return nil
 }
 
-// list returns the contexts of a sandbox.
-func (ks *kernels) list(sandbox string) []contextInfo {
+// List returns the contexts of a sandbox.
+func (ks *Kernels) List(sandbox string) []KernelInfo {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
-	list := []contextInfo{}
+	list := []KernelInfo{}
 	for _, k := range ks.all[sandbox] {
-		list = append(list, k.info)
+		list = append(list, k.Info)
 	}
 	return list
 }
 
 // dropKernel removes a kernel that has ended.
-func (ks *kernels) dropKernel(k *kernel) {
+func (ks *Kernels) dropKernel(k *Kernel) {
 	ks.mu.Lock()
 	defer ks.mu.Unlock()
 	id := k.sandbox.ID()
-	ks.all[id] = slices.DeleteFunc(ks.all[id], func(o *kernel) bool { return o == k })
+	ks.all[id] = slices.DeleteFunc(ks.all[id], func(o *Kernel) bool { return o == k })
 	if len(ks.all[id]) == 0 {
 		delete(ks.all, id)
 	}
 }
 
-// removeKernel ends a kernel and reports whether there was one.
-func (ks *kernels) removeKernel(sandbox, id string) bool {
+// Remove ends a kernel and reports whether there was one.
+func (ks *Kernels) Remove(sandbox, id string) bool {
 	found := ks.lookUp(sandbox, id)
 	if found == nil {
 		return false
@@ -331,7 +359,7 @@ func (ks *kernels) removeKernel(sandbox, id string) bool {
 }
 
 // stop ends the process of a kernel.
-func (k *kernel) stop() {
+func (k *Kernel) stop() {
 	k.end()
 	<-k.ready // create ends at once when the kernel's client has left
 	if k.p != nil {
@@ -339,8 +367,8 @@ func (k *kernel) stop() {
 	}
 }
 
-// forgetSandbox ends the kernels of a sandbox.
-func (ks *kernels) forgetSandbox(sandbox string) {
+// ForgetSandbox ends the kernels of a sandbox.
+func (ks *Kernels) ForgetSandbox(sandbox string) {
 	ks.mu.Lock()
 	all := slices.Clone(ks.all[sandbox])
 	ks.mu.Unlock()
@@ -350,11 +378,11 @@ func (ks *kernels) forgetSandbox(sandbox string) {
 	}
 }
 
-// close ends all kernels and waits for them.
-func (ks *kernels) close() {
+// Close ends all kernels and waits for them.
+func (ks *Kernels) Close() {
 	ks.mu.Lock()
 	ks.done = true
-	var all []*kernel
+	var all []*Kernel
 	for _, list := range ks.all {
 		all = append(all, list...)
 	}

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/api/daytona"
 	"github.com/atoll-sandbox/atoll/internal/api/e2b"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/previewserver"
@@ -52,18 +55,48 @@ func domainOf(r *preview.Registry) string {
 	return domain
 }
 
-// printE2B prints the environment that clients of E2B's API need.
-func (a commands) printE2B(listeners []net.Listener) {
+// daytonaOptions returns the options of Daytona's API; nil: it is not served.
+func (a commands) daytonaOptions(ctx context.Context, f *fleet.Fleet) *daytona.Options {
+	c := a.Config
+	if !config.Get[bool](c, "serve.daytona") {
+		return nil
+	}
+	o := &daytona.Options{}
+	o.Template.Driver = cmp.Or(config.Get[string](c, "daytona.driver"), a.DriverName, bestDriver(ctx, f))
+	o.Template.Image = config.Get[string](c, "daytona.image")
+	return o
+}
+
+// printEnvironment prints the environment that clients of the vendors' APIs need.
+func (a commands) printEnvironment(listeners []net.Listener) {
+	lines := make(map[string]string)
+	if config.Get[bool](a.Config, "serve.e2b") {
+		lines["--e2b"] = "export E2B_API_URL=%[1]s\nexport E2B_SANDBOX_URL=%[1]s\nexport E2B_VOLUME_API_URL=%[1]s\nexport E2B_API_KEY=$(atoll token create --e2b)\n"
+	}
+	if config.Get[bool](a.Config, "serve.daytona") {
+		lines["--daytona"] = "export DAYTONA_API_URL=%[1]s/api\nexport DAYTONA_API_KEY=$(atoll token create --daytona)\n"
+	}
+	for _, flag := range slices.Sorted(maps.Keys(lines)) {
+		addr := a.clientAddress(listeners)
+		if addr == "" {
+			fmt.Fprintf(a.Err, "atoll: %v\n", fmt.Errorf("%w: %s: its clients need an address: add --listen 127.0.0.1:8484", atoll.ErrInvalid, flag))
+			continue
+		}
+		fmt.Fprintf(a.Out, lines[flag], addr)
+	}
+}
+
+// clientAddress returns the URL of the first listener that clients of other programs reach; empty: none.
+func (a commands) clientAddress(listeners []net.Listener) string {
 	for _, l := range listeners {
-		addr := a.addressText(l)
 		if _, ok := l.Addr().(*net.TCPAddr); !ok {
 			continue
 		}
+		addr := a.addressText(l)
 		if !strings.Contains(addr, "://") {
 			addr = "http://" + addr
 		}
-		fmt.Fprintf(a.Out, "export E2B_API_URL=%s\nexport E2B_SANDBOX_URL=%s\nexport E2B_VOLUME_API_URL=%s\nexport E2B_API_KEY=$(atoll token create --e2b)\n", addr, addr, addr)
-		return
+		return addr
 	}
-	fmt.Fprintf(a.Err, "atoll: %v\n", fmt.Errorf("%w: --e2b: clients of E2B need an address: add --listen 127.0.0.1:8484", atoll.ErrInvalid))
+	return ""
 }

@@ -1,0 +1,87 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/api/daytona"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+)
+
+// kindOfDaytona returns the part of Daytona's API that a request calls.
+func (s *Server) kindOfDaytona(r *http.Request) daytona.Kind {
+	if s.daytona == nil {
+		return daytona.Other
+	}
+	return daytona.KindOf(r)
+}
+
+// serveDaytona authenticates and answers a request to Daytona's API.
+func (s *Server) serveDaytona(w *responseWriter, r *http.Request, c *call, kind daytona.Kind) error {
+	if c.pattern = s.daytona.Pattern(kind, r); c.pattern == "" {
+		c.pattern = unknownRoute
+		s.metrics.unimplemented.WithLabelValues("daytona").Inc()
+	}
+	if daytona.IsEvents(r) { // without a key, which must not count as a wrong one
+		return daytona.ErrEvents
+	}
+	before := s.tokenCalls.generation()
+	if err := s.authenticateDaytona(r, c); err != nil {
+		return err
+	}
+	if c.caller.Token != "" {
+		var leave func()
+		r, leave = s.limitToToken(w, r, c, before)
+		defer leave()
+	}
+	if err := checkEncoding(r); err != nil {
+		return err
+	}
+	done, err := s.callers.admitRequest(c)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return s.daytona.Serve(kind, w, r, c.account)
+}
+
+// authenticateDaytona identifies the caller by an API key, which is the secret of a token, or by the signature
+// of a URL of a file. On a local socket a request without either is the local user's.
+func (s *Server) authenticateDaytona(r *http.Request, c *call) error {
+	key := daytona.APIKey(r)
+	if key == "" && c.local && !daytona.IsSigned(r) {
+		c.caller = fleet.LocalCaller()
+		c.account = s.fleet.Account(c.caller)
+		return nil
+	}
+	var caller fleet.Caller
+	var err error
+	if key == "" && daytona.IsSigned(r) {
+		caller, err = s.daytona.AuthenticateSignature(r)
+	} else {
+		caller, err = s.fleet.Authenticate(r.Context(), key)
+	}
+	switch {
+	case err == nil && caller.Link == nil:
+		c.caller, c.account = caller, s.fleet.Account(caller)
+		return nil
+	case err != nil && !errors.Is(err, atoll.ErrDenied) && !errors.Is(err, atoll.ErrNotFound):
+		return err
+	}
+	s.metrics.authFailures.Inc()
+	if err := s.callers.recordWrongToken(r); err != nil {
+		return err
+	}
+	return &daytona.Error{Status: http.StatusUnauthorized, Message: "Invalid credentials: 'atoll token create --daytona' creates an API key"}
+}
+
+// writeDaytonaError answers with an error in the format of Daytona's API, if the request calls it.
+func (s *Server) writeDaytonaError(w http.ResponseWriter, r *http.Request, err error, p *problem) bool {
+	if s.kindOfDaytona(r) == daytona.Other {
+		return false
+	}
+	daytona.WriteError(w, r, p.Status, err, strings.TrimSpace(p.Detail))
+	return true
+}

@@ -1,0 +1,43 @@
+package sdk
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
+)
+
+// TestDaytona calls every public method of the SDKs of Daytona, unchanged from npm, against the server, with
+// sandboxes of the driver namespace. What the server refuses is counted and named.
+func TestDaytona(t *testing.T) {
+	skipUnless(t, os.Geteuid() == 0, "namespace", "no root: sandboxes of the driver namespace with pauses need it")
+	w := newE2BFixture(t)
+	key := exec.Command(testenv.Atoll(t), "token", "create", "--quiet", "--daytona")
+	key.Env = append(os.Environ(), "ATOLL_HOME="+filepath.Join(w.dir, "home"), "ATOLL_CONFIG="+filepath.Join(w.dir, "none.yaml"))
+	out, err := key.Output()
+	if err != nil {
+		t.Fatalf("token create: %v", err)
+	}
+	w.env = append(os.Environ(), "DAYTONA_API_KEY="+strings.TrimSpace(string(out)), "DAYTONA_API_URL="+w.base+"/api")
+	for _, k := range []struct {
+		pkg     string
+		calls   int // that must have been made
+		refused int // of them
+	}{
+		{"@daytona/sdk", 107, 30},
+		{"@daytonaio/sdk", 107, 30},
+		{"daytona167", 78, 17}, // 0.167
+		{"daytona128", 73, 14}, // 0.128
+	} {
+		t.Run(k.pkg, func(t *testing.T) {
+			r := w.runE2B(t, "daytona.mjs", k.pkg)
+			if r.OK < k.calls || r.Failed > 0 || len(r.Refused) != k.refused {
+				t.Errorf("%d calls were right, %d failed, %d refused (%s); want %d and %d refused", r.OK, r.Failed, len(r.Refused), strings.Join(r.Refused, ", "), k.calls, k.refused)
+			}
+		})
+	}
+	w.checkNothingLeft(t)
+}
