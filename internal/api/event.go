@@ -35,6 +35,7 @@ func (s *Server) registerEvents(api huma.API) {
 			queryParam("object", "string", "Only events of this sandbox (id or name) or workspace."),
 			queryParam("all_owners", "boolean", "Include all owners; needs the scope admin."),
 			queryParam("follow", "boolean", "Wait for new events (the default); false: a JSON list."),
+			queryParam("stats", "integer", "Send the resource usage of your running sandboxes too, every so many seconds, 1 to 60, as events sandbox.stats, which are not stored and have no id."),
 			{Name: "Last-Event-ID", In: "header", Description: "The id of the last event received.", Schema: &huma.Schema{Type: "integer"}},
 		},
 		Responses: map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{
@@ -42,15 +43,18 @@ func (s *Server) registerEvents(api huma.API) {
 			"application/json":  {Schema: schema},
 		}}},
 	}, func(w http.ResponseWriter, r *http.Request, a *fleet.Account) error {
-		filter, follow, err := parseEventFilter(r)
+		in, err := parseEventRequest(r)
 		if err != nil {
 			return err
 		}
-		if !follow {
-			return listEvents(w, r, a, filter)
+		if !in.follow {
+			return listEvents(w, r, a, in.filter)
 		}
 		return s.streamEvents(w, r, "events", func(ctx context.Context, out *sseStream) error {
-			return a.Events(ctx, filter, true, func(e atoll.Event) error {
+			if in.stats > 0 {
+				defer startUsageStream(ctx, a, in, out)()
+			}
+			return a.Events(ctx, in.filter, true, func(e atoll.Event) error {
 				id := ""
 				if e.ID > 0 { // it is stored and can be resumed from
 					id = strconv.FormatInt(e.ID, 10)
@@ -70,22 +74,33 @@ func repeatedParam(name, doc string) *huma.Param {
 	return &huma.Param{Name: name, In: "query", Description: doc, Explode: &explode, Schema: &huma.Schema{Type: "array", Items: &huma.Schema{Type: "string"}}}
 }
 
-// parseEventFilter parses the parameters of an event request and reports all mistakes at once.
-func parseEventFilter(r *http.Request) (filter event.Filter, follow bool, err error) {
+// eventRequest is a request for events.
+type eventRequest struct {
+	filter event.Filter
+	follow bool
+	stats  time.Duration // interval of the usage events; 0: none
+}
+
+// parseEventRequest parses the parameters of an event request and reports all mistakes at once.
+func parseEventRequest(r *http.Request) (in eventRequest, err error) {
 	q := newQuery(r.URL.Query())
-	follow = true
+	in.follow = true
 	if q.isSet("follow") {
-		follow = q.readBool("follow")
+		in.follow = q.readBool("follow")
 	}
-	filter = event.Filter{After: q.readUint("after", math.MaxInt64), Since: q.readTime("since"), Types: q.readAll("type"), Object: q.readText("object"), AllOwners: q.readBool("all_owners")}
+	in.stats = time.Duration(q.readUint("stats", 60)) * time.Second
+	if in.stats > 0 && !in.follow {
+		q.addError("query.stats", "must not be set with follow=false: usage is not stored", q.readText("stats"))
+	}
+	in.filter = event.Filter{After: q.readUint("after", math.MaxInt64), Since: q.readTime("since"), Types: q.readAll("type"), Object: q.readText("object"), AllOwners: q.readBool("all_owners")}
 	if last := r.Header.Get("Last-Event-ID"); last != "" {
 		n, bad := strconv.ParseInt(last, 10, 64)
 		if bad != nil || n < 0 {
 			q.addError("header.Last-Event-ID", "must be the id of an event", last)
 		}
-		filter.After = max(filter.After, n)
+		in.filter.After = max(in.filter.After, n)
 	}
-	return filter, follow, q.checkErrors()
+	return in, q.checkErrors()
 }
 
 // errEnough ends a list that has reached its size.

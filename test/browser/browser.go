@@ -114,7 +114,8 @@ type Window struct {
 type command struct {
 	Do      string `json:"do"`
 	Page    int    `json:"page,omitempty"`
-	Text    string `json:"text,omitempty"` // address, script, selector, keys
+	Text    string `json:"text,omitempty"`  // address, script, selector, keys
+	Input   string `json:"input,omitempty"` // text of a field, option, path of a file
 	Width   int    `json:"width,omitempty"`
 	Height  int    `json:"height,omitempty"`
 	Light   bool   `json:"light,omitempty"`
@@ -230,6 +231,24 @@ func (p *Page) WaitText(selector, text string) {
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	p.runCommand(command{Do: "click", Text: selector})
+}
+
+// Fill replaces the text of a field.
+func (p *Page) Fill(selector, text string) {
+	p.t.Helper()
+	p.runCommand(command{Do: "fill", Text: selector, Input: text})
+}
+
+// Select chooses an option of a select element.
+func (p *Page) Select(selector, option string) {
+	p.t.Helper()
+	p.runCommand(command{Do: "select", Text: selector, Input: option})
+}
+
+// ChooseFile chooses a file of this machine in an input element.
+func (p *Page) ChooseFile(selector, file string) {
+	p.t.Helper()
+	p.runCommand(command{Do: "files", Text: selector, Input: file})
 }
 
 // Type types text into the focused element.

@@ -35,6 +35,9 @@ const commands = {
     }
   },
   click: (c, p) => p.page.click(c.text, { timeout: c.timeout }),
+  fill: (c, p) => p.page.fill(c.text, c.input ?? '', { timeout: c.timeout }),
+  select: (c, p) => p.page.selectOption(c.text, c.input, { timeout: c.timeout }).then(() => null),
+  files: (c, p) => p.page.setInputFiles(c.text, c.input, { timeout: c.timeout }),
   type: (c, p) => p.page.keyboard.type(c.text),
   press: (c, p) => p.page.keyboard.press(c.text),
   resize: (c, p) => p.page.setViewportSize({ width: c.width, height: c.height }),

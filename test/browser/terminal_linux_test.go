@@ -268,7 +268,9 @@ func testOpenAndClose(t *testing.T, s *testServer, b *browser.Browser) {
 	s.openTerminal("chosen")
 	p := b.Open(t, "http://"+s.address+"/ui/#token="+s.token, browser.Window{})
 	defer p.Close()
-	p.WaitText("nav", "chosen")
+	p.WaitText("table", "web")
+	p.Eval(`(location.hash = '#/s/`+s.sandboxID+`/', null)`, nil)
+	p.WaitText("nav.list", "chosen")
 	p.Click(`nav [title="bash --norc --noprofile"] >> nth=0`)
 	waitForConnected(p)
 	p.Eval(`window.former = window.atoll.term, null`, nil)
@@ -308,7 +310,7 @@ func testBadToken(t *testing.T, s *testServer, b *browser.Browser) {
 	p.Click(".knock input")
 	p.Type(s.token)
 	p.Press("Enter")
-	p.WaitText("nav", "web")
+	p.WaitText("main", "web")
 }
 
 // testSlowNetwork pauses the network: the page must show that it waits, and text that

@@ -38,15 +38,24 @@ func Handler() http.Handler {
 	if err != nil {
 		panic(err) // the embedded directory exists
 	}
+	h, err := NewHandler(files)
+	if err != nil {
+		panic(err) // it has all files
+	}
+	return h
+}
+
+// NewHandler serves the files of a console below its mount point, with the headers of Handler.
+func NewHandler(files fs.FS) (http.Handler, error) {
 	page, err := fs.ReadFile(files, "index.html")
 	if err != nil {
-		panic(err) // likewise
+		return nil, err
 	}
 	tags := make(map[string]string) // for caching by browsers
 	for _, name := range kept {
 		b, err := fs.ReadFile(files, name)
 		if err != nil {
-			panic(err) // likewise
+			return nil, err
 		}
 		tags[name] = fmt.Sprintf(`"%x"`, sha256.Sum256(b))
 	}
@@ -73,5 +82,5 @@ func Handler() http.Handler {
 		default:
 			http.NotFound(w, r)
 		}
-	})
+	}), nil
 }

@@ -2,10 +2,16 @@
 // scripts/web installs:
 //
 //	eval "$(scripts/web)" && go run ./internal/api/web/bundle
+//
+// While the console is developed, it serves what the source gives at each load of the page, before
+// the API of a running server, and writes nothing:
+//
+//	eval "$(scripts/web)" && go run ./internal/api/web/bundle -serve 127.0.0.1:7090 -api http://127.0.0.1:7081
 package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,7 +21,10 @@ import (
 )
 
 // packages are the npm packages of the console. Their licences are included.
-var packages = []string{"@xterm/xterm", "@xterm/addon-fit", "@xterm/addon-unicode11", "@xterm/addon-web-links"}
+var packages = []string{"@xterm/xterm", "@xterm/addon-fit", "@xterm/addon-unicode11", "@xterm/addon-web-links", "preact"}
+
+// sourceDir is the console's source, from the root of the repository.
+const sourceDir = "internal/api/web/source"
 
 func main() {
 	if err := run(); err != nil {
@@ -29,7 +38,13 @@ func run() error {
 	if modules == "" {
 		return errors.New(`$ATOLL_WEB_MODULES is not set: eval "$(scripts/web)"`)
 	}
-	files, err := build("internal/api/web/source", modules)
+	address := flag.String("serve", "", "serve the console on this address instead of writing it")
+	server := flag.String("api", "http://127.0.0.1:7081", "server whose API the served console uses")
+	flag.Parse()
+	if *address != "" {
+		return serve(*address, *server, modules)
+	}
+	files, err := build(sourceDir, modules)
 	if err != nil {
 		return err
 	}
@@ -54,6 +69,7 @@ func build(source, modules string) (map[string][]byte, error) {
 	out := api.Build(api.BuildOptions{
 		AbsWorkingDir: source, EntryPoints: []string{"app.ts", "app.css"}, Outdir: filepath.Join(source, "out"), NodePaths: []string{modules},
 		Bundle: true, Format: api.FormatESModule, Target: api.ES2022, Platform: api.PlatformBrowser, Charset: api.CharsetUTF8,
+		JSX: api.JSXAutomatic, JSXImportSource: "preact",
 		MinifyWhitespace: true, MinifySyntax: true, MinifyIdentifiers: true, LegalComments: api.LegalCommentsNone,
 	})
 	var errs []error

@@ -30,12 +30,19 @@ export class API {
   // url is beside the page, wherever a proxy has put the two.
   private url(path: string): URL { return new URL('../' + path, location.origin + location.pathname) }
 
-  private async ask<T>(method: string, path: string, body?: object): Promise<T> {
+  /** Calls the API with a JSON body; answers with its JSON. */
+  async ask<T>(method: string, path: string, body?: object): Promise<T> {
+    const answer = await this.send(method, path, body && JSON.stringify(body), 'application/json', AbortSignal.timeout(patience))
+    return (answer.status === 204 ? undefined : await answer.json()) as T
+  }
+
+  /** Calls the API; answers with what succeeded, and throws Refused else. */
+  async send(method: string, path: string, body: BodyInit | undefined, kind: string, signal?: AbortSignal): Promise<Response> {
     const headers: Record<string, string> = { Authorization: 'Bearer ' + this.token }
-    if (body) headers['Content-Type'] = 'application/json'
+    if (body !== undefined) headers['Content-Type'] = kind
     let answer: Response
     try {
-      answer = await fetch(this.url(path), { method, headers, body: body && JSON.stringify(body), credentials: 'omit', cache: 'no-store', signal: AbortSignal.timeout(patience) })
+      answer = await fetch(this.url(path), { method, headers, body, credentials: 'omit', cache: 'no-store', signal })
     } catch {
       throw new Refused(0, 'the server can not be reached')
     }
@@ -43,6 +50,6 @@ export class API {
       const problem = (await answer.json().catch(() => ({}))) as { detail?: string; title?: string }
       throw new Refused(answer.status, problem.detail || problem.title || answer.statusText)
     }
-    return (answer.status === 204 ? undefined : await answer.json()) as T
+    return answer
   }
 }

@@ -1,7 +1,9 @@
-// The page: whose terminals there are, and the one that is looked at.
+// The begin of the page: the console, or the page of terminals that a link opens.
 
 import { API, Refused, type Sandbox, type Terminal, type Who } from './api'
 import { ask, el, label } from './dom'
+import { openConsole } from './console/main'
+import type { Server } from './console/parts'
 import * as look from './look'
 import { Screen, type State } from './screen'
 import type { Size } from './stream'
@@ -16,6 +18,7 @@ interface Place { sandbox: string; terminal: string; readOnly: boolean }
 function place(): Place {
   const at = new URLSearchParams(location.hash.slice(1))
   const token = at.get('token')
+  if (location.hash.startsWith('#/')) return { sandbox: '', terminal: '', readOnly: false }
   if (token) {
     sessionStorage.setItem(kept, token)
     at.delete('token')
@@ -280,7 +283,7 @@ function knock(why: string): void {
     sessionStorage.setItem(kept, field.value.trim())
     void begin()
   } }, el('h1', {}, 'atoll'), el('p', {}, why), field, el('button', { class: 'yes' }, 'Open'),
-  el('p', { class: 'hint' }, el('code', {}, 'atoll attach NAME --web'), ' makes a link that needs none; ', el('code', {}, 'atoll token create'), ' makes a token.')))
+  el('p', { class: 'hint' }, el('code', {}, 'atoll ui'), ' makes a link that needs none; ', el('code', {}, 'atoll token create'), ' makes a token.')))
   look.follow(() => undefined)
   field.focus()
 }
@@ -288,11 +291,13 @@ function knock(why: string): void {
 async function begin(): Promise<void> {
   const at = place()
   const token = sessionStorage.getItem(kept)
-  if (!token) return knock('This page shows the terminals of sandboxes. It needs a token.')
+  if (!token) return knock('The console of sandboxes needs a token.')
   const api = new API(token)
   for (let wait = 500; ; wait = Math.min(wait * 2, 15_000)) {
     try {
-      await new Page(api, await api.who(), at).run()
+      const who = await api.who()
+      if (!who.link && !at.terminal) return openConsole(api, who as unknown as Server)
+      await new Page(api, who, at).run()
     } catch (e) {
       if (e instanceof Refused && e.status >= 400 && e.status < 500) {
         sessionStorage.removeItem(kept)

@@ -1,0 +1,242 @@
+// The state of all sandboxes, kept up to date by one stream of events.
+
+import { Refused, type API } from '../api'
+import type { AtollEvent, Denied, Port, Route, Sandbox, Usage } from './types'
+
+const keptEvents = 500 // of all sandboxes
+const keptDenied = 20 // hosts of a sandbox
+const silence = 40_000 // ms without even a heartbeat until the connection counts as lost
+const firstWait = 300
+const longestWait = 5_000
+const usageInterval = 2 // seconds
+
+export type Connection = { at: 'connecting' } | { at: 'live' } | { at: 'lost'; until: number } | { at: 'denied' }
+
+export class Live {
+  readonly sandboxes = new Map<string, Sandbox>()
+  readonly usage = new Map<string, Usage>()
+  readonly denied = new Map<string, Denied[]>()
+  readonly ports = new Map<string, { port: number; url?: string; command?: string }[]>()
+  events: AtollEvent[] = []
+  connection: Connection = { at: 'connecting' }
+  loaded = false
+
+  private readonly listeners = new Set<() => void>()
+  private readonly followers = new Set<(e: AtollEvent) => void>()
+  private readonly times = new Map<string, { cpu: number; at: number }>() // CPU time of the last usage event
+  private readonly stale = new Set<string>() // sandboxes to read again
+  private last = 0 // id of the last event
+  private since = '' // begin of the first stream
+  private failures = 0
+  private drawing = false
+  private reading: number | undefined
+  private wake: (() => void) | undefined
+  private over = new AbortController()
+
+  constructor(private readonly api: API) {}
+
+  /** Calls f after changes, at most once a frame; returns a function that ends it. */
+  subscribe(f: () => void): () => void {
+    this.listeners.add(f)
+    return () => this.listeners.delete(f)
+  }
+
+  /** Calls f for each event. */
+  follow(f: (e: AtollEvent) => void): () => void {
+    this.followers.add(f)
+    return () => this.followers.delete(f)
+  }
+
+  /** Follows the events until stop, over all interruptions. */
+  async run(): Promise<void> {
+    addEventListener('online', () => this.wake?.(), { signal: this.over.signal })
+    while (!this.over.signal.aborted) {
+      try {
+        await this.stream()
+        this.failures = Math.max(this.failures, 1)
+      } catch (e) {
+        if (e instanceof Refused && (e.status === 401 || e.status === 403)) {
+          this.connection = { at: 'denied' }
+          this.changed()
+          return
+        }
+        this.failures++
+      }
+      if (this.over.signal.aborted) return
+      const most = Math.min(longestWait, firstWait * 2 ** (this.failures - 1))
+      const ms = most / 2 + (Math.random() * most) / 2 // not all pages at the same moment
+      this.connection = { at: 'lost', until: Date.now() + ms }
+      this.changed()
+      await new Promise<void>((done) => {
+        const timer = setTimeout(done, ms)
+        this.wake = () => { clearTimeout(timer); done() }
+      })
+    }
+  }
+
+  stop(): void { this.over.abort(); this.wake?.() }
+
+  /** Tries at once what would be tried later. */
+  again(): void { this.wake?.() }
+
+  name(id: string): string { return this.sandboxes.get(id)?.name || id }
+
+  /** Forgets a denied host that was decided on. */
+  settle(id: string, host: string): void {
+    this.denied.set(id, (this.denied.get(id) ?? []).filter((d) => d.host !== host))
+    this.changed()
+  }
+
+  private async stream(): Promise<void> {
+    const stop = new AbortController()
+    const end = () => stop.abort()
+    this.over.signal.addEventListener('abort', end)
+    let watch = setTimeout(end, silence)
+    try {
+      if (!this.since) await this.load()
+      const from = this.last ? 'after=' + this.last : 'since=' + encodeURIComponent(this.since)
+      const answer = await this.api.send('GET', `v1/events?${from}&stats=${usageInterval}`, undefined, '', stop.signal)
+      await this.load() // what has changed between the list and the stream
+      this.failures = 0
+      this.connection = { at: 'live' }
+      this.changed()
+      const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
+      let rest = ''
+      for (;;) {
+        const { done, value } = await reader.read()
+        if (done) return
+        clearTimeout(watch)
+        watch = setTimeout(end, silence)
+        const blocks = (rest + value).split('\n\n')
+        rest = blocks.pop() ?? ''
+        for (const block of blocks) this.receive(block)
+      }
+    } finally {
+      clearTimeout(watch)
+      stop.abort()
+      this.over.signal.removeEventListener('abort', end)
+    }
+  }
+
+  private receive(block: string): void {
+    const data = block.split('\n').filter((l) => l.startsWith('data: ')).map((l) => l.slice(6)).join('\n')
+    if (!data) return
+    const e = JSON.parse(data) as AtollEvent
+    if (!e.type) return // a problem: the stream ends now
+    if (e.type === 'sandbox.stats') {
+      this.take(e)
+      return
+    }
+    if (e.id) this.last = Math.max(this.last, e.id)
+    this.events = [e, ...this.events].slice(0, keptEvents)
+    if (e.type === 'network.denied') this.note(e)
+    if (e.type === 'sandbox.destroyed') this.remove(e.object)
+    else if (e.type.startsWith('sandbox.port.')) void this.loadPorts()
+    else if (e.type.startsWith('sandbox.') && e.type !== 'sandbox.progress') this.refresh(e.object)
+    for (const f of this.followers) f(e)
+    this.changed()
+  }
+
+  private take(e: AtollEvent): void {
+    const n = (name: string) => Number(e.data?.[name] ?? 0)
+    const at = Date.parse(e.time), cpu = n('cpu_time') / 1e6, before = this.times.get(e.object)
+    this.times.set(e.object, { cpu, at })
+    const share = before && at > before.at && cpu >= before.cpu ? (cpu - before.cpu) / (at - before.at) : undefined
+    this.usage.set(e.object, { cpu: share, memory: n('memory_used'), disk: n('disk_used'), processes: n('processes') })
+    this.changed()
+  }
+
+  private note(e: AtollEvent): void {
+    const host = deniedHost(e)
+    if (!host) return
+    const list = (this.denied.get(e.object) ?? []).filter((d) => d.host !== host)
+    this.denied.set(e.object, [{ host, time: e.time, message: e.message ?? '' }, ...list].slice(0, keptDenied))
+  }
+
+  private remove(id: string): void {
+    for (const m of [this.sandboxes, this.usage, this.denied, this.ports, this.times]) m.delete(id)
+  }
+
+  /** Reads a sandbox again soon, together with others. */
+  refresh(id: string): void {
+    this.stale.add(id)
+    this.reading ??= setTimeout(() => void this.readStale(), 20)
+  }
+
+  private async readStale(): Promise<void> {
+    const ids = [...this.stale]
+    this.stale.clear()
+    this.reading = undefined
+    if (ids.length > 5) return void (await this.load().catch(() => undefined))
+    for (const id of ids) {
+      try {
+        const s = await this.api.ask<Sandbox>('GET', 'v1/sandboxes/' + encodeURIComponent(id))
+        if (s.state === 'destroyed') this.remove(id)
+        else this.sandboxes.set(id, s)
+        if (s.state !== 'running') this.usage.delete(id)
+      } catch (e) {
+        if (e instanceof Refused && e.status === 404) this.remove(id)
+      }
+    }
+    this.changed()
+  }
+
+  private async load(): Promise<void> {
+    const answer = await this.api.send('GET', 'v1/sandboxes', undefined, '', AbortSignal.timeout(20_000))
+    const { items } = (await answer.json()) as { items: Sandbox[] }
+    const there = new Set(items.map((s) => s.id))
+    for (const id of this.sandboxes.keys()) if (!there.has(id)) this.remove(id)
+    for (const s of items) this.sandboxes.set(s.id, s)
+    this.since ||= new Date(Date.parse(answer.headers.get('Date') ?? '') - 5_000 || Date.now() - 60_000).toISOString()
+    this.loaded = true
+    this.changed()
+    void this.loadPorts()
+  }
+
+  private async loadPorts(): Promise<void> {
+    const running = [...this.sandboxes.values()].filter((s) => s.state === 'running')
+    try {
+      const { items } = await this.api.ask<{ items: Route[] }>('GET', 'v1/routes')
+      this.ports.clear()
+      for (const r of items) {
+        const id = this.sandboxes.has(r.sandbox) ? r.sandbox : [...this.sandboxes.values()].find((s) => s.name === r.sandbox)?.id
+        if (!id || !r.port) continue
+        this.ports.set(id, [...(this.ports.get(id) ?? []), { port: r.port, url: webAddress(r.url), command: r.command }])
+      }
+    } catch (e) {
+      if (!(e instanceof Refused) || e.status === 0) return
+      await Promise.all(running.map(async (s) => { // without a proxy, ports have no names
+        const l = await this.api.ask<{ items: Port[] }>('GET', `v1/sandboxes/${s.id}/ports`).catch(() => ({ items: [] }))
+        this.ports.set(s.id, l.items.map((p) => ({ port: p.port, command: p.command })))
+      }))
+    }
+    this.changed()
+  }
+
+  private changed(): void {
+    if (this.drawing) return
+    this.drawing = true
+    const draw = () => {
+      this.drawing = false
+      for (const f of this.listeners) f()
+    }
+    if (document.hidden) setTimeout(draw, 200)
+    else requestAnimationFrame(draw)
+  }
+}
+
+/** The host of a denied connection, as a rule can name it. */
+export function deniedHost(e: AtollEvent): string {
+  const at = e.data?.address ?? ''
+  return /^[\w.:[\]-]+$/.test(at) ? at : ''
+}
+
+/** An address that a link may have: of the web only. */
+export function webAddress(text: string): string | undefined {
+  try {
+    const url = new URL(text)
+    return url.protocol === 'http:' || url.protocol === 'https:' ? url.href : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,142 @@
+// Every sandbox a row, with what can be done to it.
+
+import { useEffect, useState } from 'preact/hooks'
+import { label } from '../dom'
+import { Create } from './create'
+import { age, bytes, confirm, Empty, Label, path, State, useAct, useLive, useShared } from './parts'
+import type { Sandbox, Turn } from './types'
+
+type Act = 'start' | 'stop' | 'pause' | 'resume' | 'remove'
+
+const possible: Record<Act, (s: Sandbox) => boolean> = {
+  start: (s) => s.state === 'stopped',
+  stop: (s) => (s.state === 'running' || s.state === 'paused') && Boolean(s.features.stop),
+  pause: (s) => s.state === 'running' && Boolean(s.features.pause),
+  resume: (s) => s.state === 'paused',
+  remove: () => true,
+}
+
+/** Returns a function that does one act to sandboxes, after a question where something ends. */
+export function useSandboxActs(): (act: Act, list: Sandbox[]) => Promise<void> {
+  const { api, live } = useShared()
+  const run = useAct()
+  return async (act, list) => {
+    const names = list.map((s) => label(s.name || s.id, 40)).join(', ')
+    const n = list.length === 1 ? names : list.length + ' sandboxes'
+    if (act === 'remove' && !(await confirm(`Remove ${n} with all files? This can not be undone.`, names, 'Remove'))) return
+    if (act === 'stop' && list.length > 1 && !(await confirm(`Stop ${n}? Programs in them end; files stay.`, names, 'Stop'))) return
+    for (const s of list) {
+      await run(() => act === 'remove' ? api.ask('DELETE', path('sandboxes', s.id)) : api.ask('POST', path('sandboxes', s.id, act)))
+      live.refresh(s.id)
+    }
+  }
+}
+
+export function Acts({ s }: { s: Sandbox }) {
+  const act = useSandboxActs()
+  const name = label(s.name || s.id, 40)
+  return <span class="acts">{(Object.keys(possible) as Act[]).filter((a) => possible[a](s)).map((a) => <button class={a === 'remove' ? 'danger' : ''} aria-label={`${a} ${name}`} onClick={() => void act(a, [s])}>{a}</button>)}</span>
+}
+
+export function Ports({ id }: { id: string }) {
+  const ports = useLive().ports.get(id) ?? []
+  return <>{ports.map((p) => p.url
+    ? <a class="chip" href={p.url} target="_blank" rel="noopener noreferrer" title={label(p.command ?? '', 80)}>{p.port}</a>
+    : <span class="chip" title={label(p.command ?? '', 80)}>{p.port}</span>)}</>
+}
+
+export function DeniedHosts({ id }: { id: string }) {
+  const { api } = useShared()
+  const live = useLive()
+  const run = useAct()
+  const allow = async (host: string) => {
+    if (await run(() => api.ask('PATCH', path('sandboxes', id, 'network'), { allow: [host] }), label(host) + ' is allowed')) live.settle(id, host)
+  }
+  return <>{(live.denied.get(id) ?? []).map((d) => (
+    <span class="chip denied" title={label(d.message, 200)}><Label of={d.host} most={40} /> <button aria-label={'Allow ' + label(d.host)} onClick={() => void allow(d.host)}>allow</button> <button aria-label={'Dismiss ' + label(d.host)} onClick={() => live.settle(id, d.host)}>×</button></span>))}</>
+}
+
+function Row({ s, turn, chosen, choose }: { s: Sandbox; turn?: Turn; chosen: boolean; choose(on: boolean): void }) {
+  const u = useLive().usage.get(s.id)
+  const name = label(s.name || s.id, 60)
+  const isolation = s.isolation || s.features.isolation
+  const project = s.config.project?.path?.split('/').pop()
+  return (
+    <tr class={chosen ? 'chosen' : ''} data-id={s.id}>
+      <td><input type="checkbox" aria-label={'Choose ' + name} checked={chosen} onChange={(e) => choose(e.currentTarget.checked)} /></td>
+      <th scope="row"><a href={'#/s/' + encodeURIComponent(s.id)}><bdi>{name}</bdi></a>{project && <small><Label of={project} most={40} /></small>}</th>
+      <td data-head="State"><State state={s.state} />{turn && <small><a href={'#/turns/' + encodeURIComponent(turn.id)}><Label of={(turn.agent || turn.assistant || 'agent') + ': ' + (turn.state === 'waiting' ? 'waits for approval' : turn.state === 'finished' ? turn.result?.outcome ?? 'done' : 'working')} /></a></small>}</td>
+      <td data-head="Driver"><Label of={s.driver} />{isolation && isolation !== s.driver && <small>{isolation}</small>}</td>
+      <td data-head="CPU" class="number">{u?.cpu === undefined ? '–' : Math.round(u.cpu * 100) + ' %'}</td>
+      <td data-head="Memory" class="number">{u ? bytes(u.memory) : '–'}</td>
+      <td data-head="Ports"><Ports id={s.id} /></td>
+      <td data-head="Denied"><DeniedHosts id={s.id} /></td>
+      <td data-head="Age" class="number">{age(s.created)}</td>
+      <td><Acts s={s} /></td>
+    </tr>
+  )
+}
+
+export function Overview() {
+  const live = useLive()
+  const { api, server } = useShared()
+  const act = useSandboxActs()
+  const [search, setSearch] = useState('')
+  const [state, setState] = useState('')
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
+  const [creating, setCreating] = useState(false)
+  const [turns, setTurns] = useState(new Map<string, Turn>())
+  useEffect(() => {
+    const read = () => void api.ask<{ items: Turn[] }>('GET', 'v1/turns').then((l) => setTurns(new Map(l.items.flatMap((t) => t.sandbox ? [[t.sandbox, t] as const] : []))), () => undefined)
+    read()
+    return live.follow((e) => { if (e.type.startsWith('process.')) read() }) // an agent is a process of its sandbox
+  }, [live])
+  const all = [...live.sandboxes.values()]
+  const words = search.toLowerCase().split(/\s+/).filter(Boolean)
+  const shown = all.filter((s) => (!state || s.state === state) && words.every((w) =>
+    [s.name, s.id, s.driver, s.config.image, s.config.project?.path, ...Object.entries(s.labels ?? {}).map((l) => l.join('='))].some((t) => t?.toLowerCase().includes(w))))
+  const picked = shown.filter((s) => chosen.has(s.id))
+  const may = server.scopes.includes('run') || server.scopes.includes('admin')
+  return (
+    <>
+      <div class="bar-top">
+        <h1>Sandboxes <small>{shown.length === all.length ? all.length : `${shown.length} of ${all.length}`}</small></h1>
+        <input type="search" placeholder="Search" aria-label="Search sandboxes" value={search} onInput={(e) => setSearch(e.currentTarget.value)} />
+        <select aria-label="State" value={state} onChange={(e) => setState(e.currentTarget.value)}>
+          <option value="">Every state</option>
+          {[...new Set(all.map((s) => s.state))].sort().map((s) => <option>{s}</option>)}
+        </select>
+        <span class="space" />
+        {may && <button class="yes" aria-expanded={creating} onClick={() => setCreating(!creating)}>{creating ? 'Close the form' : 'Create'}</button>}
+      </div>
+      {creating && <Create done={() => setCreating(false)} />}
+      {picked.length > 0 && (
+        <div class="bulk" role="group" aria-label="Acts on the chosen sandboxes">
+          <span>{picked.length} chosen</span>
+          {(Object.keys(possible) as Act[]).map((a) => {
+            const able = picked.filter(possible[a])
+            return able.length > 0 && <button class={a === 'remove' ? 'danger' : ''} onClick={() => void act(a, able)}>{a} {able.length}</button>
+          })}
+          <button onClick={() => setChosen(new Set())}>choose none</button>
+        </div>
+      )}
+      {!live.loaded ? <Empty>Loading…</Empty> : !all.length ? <Empty>There is no sandbox. “Create” makes one; so does <code>atoll create</code>.</Empty> : !shown.length ? <Empty>No sandbox matches.</Empty> : (
+        <div class="scroll" role="region" aria-label="Sandboxes" tabIndex={0}>
+          <table class="cards">
+            <thead><tr>
+              <th scope="col"><input type="checkbox" aria-label="Choose all shown" checked={picked.length === shown.length} onChange={(e) => setChosen(new Set(e.currentTarget.checked ? shown.map((s) => s.id) : []))} /></th>
+              {['Name', 'State', 'Driver', 'CPU', 'Memory', 'Ports', 'Denied', 'Age'].map((h) => <th scope="col">{h}</th>)}
+              <th scope="col"><span class="hidden">Actions</span></th>
+            </tr></thead>
+            <tbody>{shown.map((s) => <Row key={s.id} s={s} turn={turns.get(s.id)} chosen={chosen.has(s.id)} choose={(on) => {
+              const next = new Set(chosen)
+              if (on) next.add(s.id)
+              else next.delete(s.id)
+              setChosen(next)
+            }} />)}</tbody>
+          </table>
+        </div>
+      )}
+    </>
+  )
+}

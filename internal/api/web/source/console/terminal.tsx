@@ -1,0 +1,65 @@
+// The terminals of a sandbox: a list beside the one that is shown.
+
+import { useEffect, useRef, useState } from 'preact/hooks'
+import type { Terminal } from '../api'
+import { label } from '../dom'
+import { Screen, type State } from '../screen'
+import { confirm, path, Problem, useAct, useAsk, useShared } from './parts'
+import { useEvents } from './sandbox'
+
+export function TerminalTab({ id }: { id: string }) {
+  const { api, server } = useShared()
+  const run = useAct()
+  const l = useAsk<{ items: Terminal[] }>(path('sandboxes', id, 'terminals'))
+  const [shown, show] = useState('')
+  const may = server.scopes.includes('run')
+  useEvents(id, ['terminal.'], l.reload)
+  const list = l.value?.items ?? []
+  const one = list.some((t) => t.name === shown) ? shown : list.find((t) => t.running)?.name ?? ''
+  const open = () => run(async () => {
+    show((await api.open(id)).name)
+    l.reload()
+  })
+  const close = async (t: Terminal) => {
+    if (t.running && !(await confirm('End what runs on this terminal?', `${label(t.name)}: ${label(t.command)}`, 'End it'))) return
+    await run(() => api.close(id, t.name))
+    l.reload()
+  }
+  return (
+    <div class="terminals">
+      <nav class="list" aria-label="Terminals">
+        {list.map((t) => (
+          <span class={t.name === one ? 'row here' : 'row'} key={t.name}>
+            <button class="go" title={label(t.command)} aria-current={t.name === one ? 'true' : undefined} onClick={() => show(t.name)}><i class={t.running ? 'dot on' : 'dot'} /><b>{label(t.name, 30)}</b>{t.clients > 1 && <small title="Windows that are attached">{t.clients}</small>}</button>
+            {may && <button class="close" aria-label={'Close ' + label(t.name)} title="Close it" onClick={() => void close(t)}>×</button>}
+          </span>))}
+        {may && <button class="add" aria-label="Open a terminal" title="Open a terminal" onClick={() => void open()}>+</button>}
+      </nav>
+      <Problem error={l.error} />
+      {one ? <Shown key={one} id={id} name={one} readOnly={!may} /> : l.value && <p class="empty">No terminal is open. {may && 'Open one with +.'}</p>}
+    </div>
+  )
+}
+
+function Shown({ id, name, readOnly }: { id: string; name: string; readOnly: boolean }) {
+  const { api } = useShared()
+  const box = useRef<HTMLDivElement>(null)
+  const screen = useRef<Screen>()
+  const [state, setState] = useState<State>({ at: 'connecting' })
+  useEffect(() => {
+    const s = new Screen(api, id, name, readOnly, box.current!, { state: setState, title: () => undefined, sizes: () => undefined })
+    screen.current = s
+    Object.assign(window, { atoll: { term: s.term } }) // for tests, and for debugging
+    s.term.focus()
+    const recolor = () => s.recolor()
+    addEventListener('look', recolor)
+    return () => { removeEventListener('look', recolor); s.leave() }
+  }, [])
+  return (
+    <div class="shown">
+      <div class="screen"><div class="box" ref={box} /></div>
+      <p class={'badge ' + state.at} role="status">{state.at === 'ended' ? state.how : state.at === 'waiting' ? state.why + '; what you type is sent then' : state.at}{readOnly && ' · read-only'}
+        {state.at === 'waiting' && <button onClick={() => screen.current?.again()}>Now</button>}</p>
+    </div>
+  )
+}

@@ -1,0 +1,311 @@
+package browser_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/test/browser"
+)
+
+// hostile is a name or text that would run a script where it was taken for HTML.
+const hostile = `<img src=x onerror="window.hacked=1">`
+
+// consoleTest is a page with the console, and the API by which its acts are verified.
+type consoleTest struct {
+	*testing.T
+	s    *testServer
+	p    *browser.Page
+	all  *fleet.Account
+	axe  string // source of axe-core
+	acts int
+}
+
+// TestConsole walks through the views of the console and verifies each act through the API.
+func TestConsole(t *testing.T) {
+	b := browser.Start(t)
+	s := newTestServer(t)
+	c := &consoleTest{T: t, s: s, all: s.fleet.Account(fleet.LocalCaller())}
+	if name := os.Getenv("ATOLL_AXE"); name != "" {
+		source, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.axe = string(source)
+	}
+	secret := s.createToken(atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeAdmin}}).Secret
+	parent := t
+	t.Cleanup(c.removeSandboxes)
+	for _, step := range []struct {
+		name string
+		try  func()
+	}{
+		{"overview", c.testOverview},
+		{"files", c.testFiles},
+		{"network", c.testNetwork},
+		{"snapshots", c.testSnapshots},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			c.T, s.TB = t, t
+			defer func(outer *testing.T) { c.T, s.TB = outer, outer }(parent)
+			c.p = b.Open(t, "http://"+s.address+"/ui/#token="+secret, browser.Window{Width: 1440, Height: 900})
+			defer c.p.Close()
+			c.p.WaitText(".link", "live")
+			step.try()
+			c.checkHarmless()
+		})
+	}
+	t.Logf("%d acts", c.acts)
+}
+
+// act counts an act and waits until the API reports its effect.
+func (c *consoleTest) act(what string, done func() bool) {
+	c.Helper()
+	c.acts++
+	for end := time.Now().Add(browser.Timeout); !done(); {
+		if time.Now().After(end) {
+			var text string
+			c.p.Eval(`document.body.innerText`, &text)
+			c.p.Screenshot("failed")
+			c.Fatalf("%s: the API does not show it\n%s\n%q", what, text, c.p.ConsoleMessages())
+		}
+		c.p.Eval(`new Promise((done) => setTimeout(done, 50))`, nil)
+	}
+}
+
+// show shows a view and checks it at three widths in two themes.
+func (c *consoleTest) show(name, hash string, ready string) {
+	c.Helper()
+	c.p.Eval(`(location.hash = `+quote(hash)+`, null)`, nil)
+	c.p.Wait(ready)
+	c.inspect(name)
+}
+
+func (c *consoleTest) inspect(name string) {
+	c.Helper()
+	for _, theme := range []string{"dark", "light"} {
+		for _, width := range []int{1440, 768, 360} {
+			c.p.Resize(width, 900)
+			var over int
+			c.p.Eval(`document.documentElement.scrollWidth - innerWidth`, &over)
+			if over > 0 {
+				c.Errorf("%s at %d pixels: the page is %d pixels too wide", name, width, over)
+			}
+			c.p.Screenshot(fmt.Sprintf("console-%s-%s-%d", name, theme, width))
+			if c.axe != "" && width != 768 {
+				c.checkAccessible(fmt.Sprintf("%s, %s, %d", name, theme, width))
+			}
+		}
+		c.p.Resize(1440, 900)
+		c.p.Eval(`(document.querySelector('[aria-label="Dark or light"]').click(), null)`, nil) // a dialog may be in front of it
+	}
+}
+
+func (c *consoleTest) checkAccessible(where string) {
+	c.Helper()
+	var found []string
+	c.p.Eval(c.axe+`; (async () => (await axe.run(document, { resultTypes: ['violations'] })).violations.flatMap((v) => v.nodes.map((n) => v.id + ': ' + n.html.slice(0, 160) + ' ' + (n.failureSummary ?? '').slice(0, 300))))()`, &found)
+	for _, f := range found {
+		c.Errorf("%s: %s", where, f)
+	}
+}
+
+// checkHarmless fails if a script of a sandbox ran, or the page violated its policy.
+func (c *consoleTest) checkHarmless() {
+	c.Helper()
+	var hacked bool
+	c.p.Eval(`Boolean(window.hacked)`, &hacked)
+	if hacked {
+		c.Error("a text of a sandbox ran as a script")
+	}
+	for _, m := range c.p.ConsoleMessages() {
+		if strings.Contains(m, "Content Security Policy") || strings.Contains(m, "Error:") {
+			c.Errorf("console message: %s", m)
+		}
+	}
+}
+
+func (c *consoleTest) list() []atoll.Info {
+	c.Helper()
+	l, err := c.all.List(context.WithoutCancel(c.Context()), fleet.Filter{})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return l
+}
+
+// removeSandboxes removes the sandboxes that the walk made.
+func (c *consoleTest) removeSandboxes() {
+	all := c.s.fleet.Account(fleet.LocalCaller())
+	list, err := all.List(context.WithoutCancel(c.Context()), fleet.Filter{})
+	if err != nil {
+		c.Error(err)
+	}
+	for _, i := range list {
+		if i.ID == c.s.sandboxID {
+			continue
+		}
+		sb, err := all.Open(context.WithoutCancel(c.Context()), i.ID)
+		if err == nil {
+			err = sb.Destroy(context.WithoutCancel(c.Context()))
+		}
+		if err != nil {
+			c.Error(err)
+		}
+	}
+}
+
+// find returns the sandbox of a name; the zero value: there is none.
+func (c *consoleTest) find(name string) atoll.Info {
+	for _, i := range c.list() {
+		if i.Name == name {
+			return i
+		}
+	}
+	return atoll.Info{}
+}
+
+func (c *consoleTest) isState(name string, s atoll.State) func() bool {
+	return func() bool { return c.find(name).State == s }
+}
+
+func (c *consoleTest) testOverview() {
+	c.p.WaitText("table", "web")
+	c.p.Click(`text="Create" >> nth=0`)
+	c.p.Fill(`.create input[name=name]`, "made")
+	c.p.Select(`.create label:has-text("Network") select`, "nat")
+	c.p.WaitText(".command", "atoll create --name made --network nat")
+	c.inspect("create")
+	c.p.Click(`text="Create the sandbox"`)
+	c.act("create", c.isState("made", atoll.Running))
+	c.p.WaitText("table", "made")
+	for _, a := range []struct {
+		act  string
+		want atoll.State
+	}{{"pause", atoll.Paused}, {"resume", atoll.Running}, {"stop", atoll.Stopped}, {"start", atoll.Running}} {
+		c.p.Click(`[aria-label="` + a.act + ` made"]`)
+		c.act(a.act, c.isState("made", a.want))
+	}
+	c.p.Fill(`[aria-label="Search sandboxes"]`, "mad")
+	c.p.Wait(`document.querySelectorAll('tbody tr').length === 1`)
+	c.p.Fill(`[aria-label="Search sandboxes"]`, "")
+	other, err := c.all.Create(c.Context(), atoll.Config{Spec: atoll.Spec{Name: "other", Labels: map[string]string{"branch": hostile}}})
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.p.WaitText("table", "other") // without a reload
+	c.p.Wait(`[...document.querySelectorAll('td.number')].some((e) => / (i?B|.iB)$/.test(e.textContent))`)
+	c.inspect("overview")
+	for _, name := range []string{"made", "other"} {
+		c.p.Click(`[aria-label="Choose ` + name + `"]`)
+	}
+	c.p.Click(`.bulk >> text="stop 2"`)
+	c.inspect("question")
+	c.p.Click(`dialog .yes`)
+	c.act("bulk stop", func() bool { return c.isState("made", atoll.Stopped)() && c.isState("other", atoll.Stopped)() })
+	c.p.Click(`.bulk >> text="start 2"`)
+	c.act("bulk start", func() bool { return c.isState("made", atoll.Running)() && c.isState("other", atoll.Running)() })
+	c.p.Click(`[aria-label="remove other"]`)
+	c.p.Click(`dialog .yes`)
+	c.act("remove", func() bool { return c.find("other").ID == "" })
+	c.p.Wait(`!document.querySelector('[data-id="` + other.ID() + `"]')`)
+}
+
+// read returns a file of the sandbox made; "" if there is none.
+func (c *consoleTest) read(name string) string {
+	return c.output("cat " + name + " 2>/dev/null")
+}
+
+func (c *consoleTest) output(shell string) string {
+	c.Helper()
+	sb, err := c.all.Open(c.Context(), "made")
+	if err != nil {
+		c.Fatal(err)
+	}
+	exit, err := sb.Exec(c.Context(), atoll.Cmd{Shell: shell})
+	if err != nil {
+		c.Fatal(err)
+	}
+	return string(exit.Stdout)
+}
+
+func (c *consoleTest) testFiles() {
+	c.output(`printf '<script>window.hacked=1</script>' >page.html; touch '` + hostile + `'; mkdir -p sub`)
+	at := "#/s/" + c.find("made").ID + "/"
+	c.p.Eval(`(location.hash = `+quote(at+"files")+`, null)`, nil)
+	c.p.Wait(`Boolean(document.querySelector('[aria-label="Directory"]'))`)
+	c.p.Fill(`[aria-label="Directory"]`, strings.TrimSpace(c.output("pwd")))
+	c.p.Click(`text="Go"`)
+	c.p.WaitText("table", "page.html")
+	c.inspect("files")
+	c.p.Click(`button.name:has-text("page.html")`)
+	c.p.Wait(`document.querySelector('.editor textarea')?.value === '<script>window.hacked=1</script>'`)
+	c.p.Fill(`.editor textarea`, "changed <b>text</b>\n")
+	c.inspect("editor")
+	c.p.Click(`.editor >> text="Save"`)
+	c.act("save", func() bool { return c.read("page.html") == "changed <b>text</b>\n" })
+	c.p.Click(`.editor >> text="Close"`)
+	name := filepath.Join(c.TempDir(), "up.txt")
+	if err := os.WriteFile(name, []byte("uploaded"), 0o600); err != nil {
+		c.Fatal(err)
+	}
+	c.p.ChooseFile(`input[type=file]`, name)
+	c.act("upload", func() bool { return c.read("up.txt") == "uploaded" })
+	c.p.Click(`[aria-label="remove up.txt"]`)
+	c.p.Click(`dialog .yes`)
+	c.act("remove a file", func() bool { return c.read("up.txt") == "" })
+}
+
+func (c *consoleTest) testNetwork() {
+	at := "#/s/" + c.find("made").ID + "/"
+	c.show("network", at+"network", `Boolean(document.querySelector('.rules'))`)
+	rules := func() atoll.Network { return c.find("made").Config.Network }
+	c.p.Fill(`[aria-label="Host or URL"]`, "example.com:443")
+	c.p.Click(`.rules >> text="Allow"`)
+	c.act("allow", func() bool { return slices.Contains(rules().Allow, "example.com:443") })
+	c.p.Wait(`document.querySelector('[aria-label="Host or URL"]').value === ''`)
+	c.p.Fill(`[aria-label="Host or URL"]`, "bad.example.com")
+	c.p.Click(`.rules >> text="Deny"`)
+	c.act("deny", func() bool { return slices.Contains(rules().Deny, "bad.example.com") })
+	c.p.Click(`[aria-label="Remove the rule example.com:443"]`)
+	c.act("remove a rule", func() bool { return !slices.Contains(rules().Allow, "example.com:443") })
+}
+
+func (c *consoleTest) testSnapshots() {
+	at := "#/s/" + c.find("made").ID + "/"
+	c.p.Eval(`(location.hash = `+quote(at+"snapshots")+`, null)`, nil)
+	c.p.Fill(`[aria-label="Name of the snapshot"]`, "before")
+	c.p.Click(`text="Take a snapshot"`)
+	c.act("snapshot", func() bool {
+		sb, err := c.all.Open(c.Context(), "made")
+		if err != nil {
+			c.Fatal(err)
+		}
+		l, err := atoll.Snapshots(c.Context(), sb)
+		return err == nil && len(l) == 1
+	})
+	c.p.WaitText("table", "before")
+	c.inspect("snapshots")
+	c.output("echo later >page.html")
+	c.p.Click(`text="restore"`)
+	c.p.Click(`dialog .yes`)
+	c.act("restore", func() bool { return c.read("page.html") == "changed <b>text</b>\n" })
+	before := len(c.list())
+	c.p.Click(`text="fork"`)
+	c.act("fork", func() bool { return len(c.list()) == before+1 })
+	c.show("events", at+"events", `document.body.innerText.includes('sandbox.restored')`)
+}
+
+// quote returns a string as a JavaScript literal.
+func quote(s string) string {
+	b, _ := json.Marshal(s) // never fails
+	return string(b)
+}
