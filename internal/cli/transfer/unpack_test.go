@@ -104,7 +104,7 @@ func TestUnpackStaysBelow(t *testing.T) {
 		"FileIsNoDirectory":  {[]tar.Header{file("d"), file("d/f")}, nil},
 		"DirectoryIsNoFile":  {[]tar.Header{file("d/g"), file("d")}, nil},
 		"RenamedStaysBelow":  {[]tar.Header{file("../f")}, atoll.ErrDenied},
-		"LinkReplacedByFile": {[]tar.Header{link(tar.TypeSymlink, "a", outside + "/f"), file("a"), file("a/f")}, nil},
+		"LinkReplacedByFile": {[]tar.Header{link(tar.TypeSymlink, "a", outside+"/f"), file("a"), file("a/f")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
