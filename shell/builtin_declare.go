@@ -61,7 +61,7 @@ func (c *compiler) declArgs(ws []*syntax.Word) func(in *interp) []string {
 			case a.array != nil:
 				p := &pendingArray{arg: len(args), add: a.add, list: a.array.expandElements(in)}
 				if in.opts&optXtrace != 0 {
-					in.printTrace((&assignment{r: ref{name: a.name}, add: a.add}).leftSide() + "=" + shownElements(p.list))
+					in.printTrace((&assignment{r: ref{name: a.name}, add: a.add}).leftSide() + "=" + in.shownElements(p.list))
 				}
 				in.pending = append(in.pending, p)
 				args = append(args, a.name)

@@ -141,7 +141,17 @@ func bCompgen(in *interp, args []string) int {
 		}
 		return 1
 	}
+	in.chargeScratch(2 * (countBytes(list) + len(list)))
 	return in.print("compgen", strings.Join(list, "\n")+"\n")
+}
+
+// countBytes returns the number of bytes in the words of a list.
+func countBytes(list []string) int {
+	n := 0
+	for _, s := range list {
+		n += len(s)
+	}
+	return n
 }
 
 // isEmpty reports whether a specification generates nothing.
@@ -159,7 +169,9 @@ func (in *interp) generateCandidates(c completionSpec, word string) []string {
 		list = append(list, in.globNames(c.glob)...)
 	}
 	if c.words {
-		for _, w := range strings.Fields(in.expandText(c.wordlist)) {
+		text := in.expandText(c.wordlist)
+		in.chargeScratch(32 * (len(text)/2 + 1)) // at most a word for every two bytes, in two lists
+		for _, w := range strings.Fields(text) {
 			if strings.HasPrefix(w, word) {
 				list = append(list, w)
 			}
@@ -171,7 +183,12 @@ func (in *interp) generateCandidates(c completionSpec, word string) []string {
 	if c.filter != "" {
 		list = in.filterCandidates(list, c.filter, word)
 	}
+	if c.prefix == "" && c.suffix == "" {
+		return list
+	}
+	in.chargeScratch(countBytes(list) + len(list)*(len(c.prefix)+len(c.suffix)))
 	for i := range list {
+		in.p.Tick(1 + (len(c.prefix)+len(c.suffix))>>6)
 		list[i] = c.prefix + list[i] + c.suffix
 	}
 	return list

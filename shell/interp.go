@@ -69,6 +69,7 @@ type interp struct {
 	interactive   *interactiveState // nil in a shell that is not interactive
 
 	substFDs     []int // descriptors of process substitutions
+	inherited    int64 // bytes charged for values that were replaced and that children may have
 	scratchBytes int64 // bytes charged until the end of the command
 
 	subshell        bool // a forked process
@@ -129,7 +130,7 @@ func (in *interp) forkSubshell(p *kernel.Proc) *interp {
 	c.aborting = nil
 	c.oneshot, c.stage = false, false
 	c.spareFields = nil
-	c.substFDs, c.scratchBytes = nil, 0
+	c.substFDs, c.scratchBytes, c.inherited = nil, 0, 0
 	c.flow = flowNext
 	if c.interactive != nil { // only the shell that has the terminal controls jobs
 		c.interactive = nil

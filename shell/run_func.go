@@ -130,7 +130,7 @@ func (in *interp) startCoproc(name string, stmt *syntax.Stmt, b body) int {
 	}
 	fromR, fromW := in.p.Pipe()
 	toR, toW := in.p.Pipe()
-	child, err := in.spawnSubshell(kernel.Spawn{Stdin: toR, Stdout: fromW}, b)
+	child, err := in.spawnParallel(kernel.Spawn{Stdin: toR, Stdout: fromW}, b)
 	fromW.Release()
 	toR.Release()
 	if err != nil {

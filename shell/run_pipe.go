@@ -252,6 +252,18 @@ func (in *interp) spawnSubshell(s kernel.Spawn, b body) (*kernel.Proc, error) {
 	return in.p.Spawn(s)
 }
 
+// spawnParallel starts a subshell that the shell does not wait for. It is charged for its positional parameters.
+func (in *interp) spawnParallel(s kernel.Spawn, b body) (*kernel.Proc, error) {
+	r, cost := b.r, in.paramsCost()
+	if cost > 0 {
+		b.r = func(c *interp) flow {
+			c.p.Alloc(cost)
+			return r(c)
+		}
+	}
+	return in.spawnSubshell(s, b)
+}
+
 // callSubshell runs a subshell to its end.
 func (in *interp) callSubshell(s kernel.Spawn, b body) (kernel.Status, error) {
 	in.prepareSubshell(&s, b)
@@ -350,7 +362,7 @@ func (in *interp) startJob(s *syntax.Stmt, b body) (*job, error) {
 	if len(in.jobs.list) > maxFinished {
 		in.reportEndedJobs()
 	}
-	child, err := in.spawnSubshell(spec, b)
+	child, err := in.spawnParallel(spec, b)
 	if err != nil {
 		return nil, err
 	}

@@ -236,7 +236,7 @@ func (in *interp) processSubst(b body, out bool) string {
 	if out {
 		mine, s = w, kernel.Spawn{Stdin: r}
 	}
-	child, err := in.spawnSubshell(s, b)
+	child, err := in.spawnParallel(s, b)
 	if out {
 		r.Release()
 	} else {

@@ -153,6 +153,8 @@ func (s *Shell) saveAfterCommand(p *kernel.Proc) {
 func (in *interp) resetAfterCommand() {
 	in.aborting = nil
 	in.unwindTo(mark{params: in.params})
+	in.chargedBytes -= in.inherited // the children have ended
+	in.inherited = 0
 	in.substFDs, in.scratchBytes, in.indent, in.callDepth = nil, 0, 0, 0
 	in.inTrap, in.oneshot = false, false
 	in.dropExitTrap()

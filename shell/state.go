@@ -36,6 +36,7 @@ func (in *interp) copyState() *interp {
 	c.funcs, c.alias, c.hash, c.specs = in.funcs.fork(), in.alias.fork(), in.hash.fork(), in.specs.fork()
 	c.jobs = jobTable{ended: in.jobs.ended[:len(in.jobs.ended):len(in.jobs.ended)]}
 	c.dirs = in.dirs[:len(in.dirs):len(in.dirs)]
+	c.inherited = 0
 	c.p, c.sh, c.spareFields, c.node, c.interactive = nil, nil, nil, nil, nil
 	return &c
 }

@@ -29,6 +29,7 @@ func (in *interp) printTrace(text string) {
 		}
 		prompt = strings.Repeat(first, in.indent) + prompt
 	}
+	in.chargeScratch(len(prompt) + len(text) + 1)
 	line := prompt + text + "\n"
 	if fd, ok := in.get("BASH_XTRACEFD"); ok {
 		if n, valid := parseNumber(fd); valid && in.p.FD(n) != nil {
@@ -41,19 +42,12 @@ func (in *interp) printTrace(text string) {
 
 // traceArgs prints the words of a simple command for set -x.
 func (in *interp) traceArgs(args []string) {
-	var b strings.Builder
+	s := in.beginScratch()
+	defer in.endScratch(s)
+	in.chargeScratch(16 * len(args))
+	words := make([]string, len(args))
 	for i, a := range args {
-		if i > 0 {
-			b.WriteByte(' ')
-		}
-		b.WriteString(traceWord(a))
+		words[i] = in.quoteLong(quoteWord, a)
 	}
-	in.printTrace(b.String())
-}
-
-func traceWord(s string) string {
-	if s == "" {
-		return "''"
-	}
-	return quoteWord(s)
+	in.printTrace(in.joinScratch(words, " "))
 }

@@ -104,7 +104,7 @@ func (in *interp) showTraps(h *hiddenTraps) {
 // setTrap sets the action of a signal; remove restores the default.
 func (in *interp) setTrap(s kernel.Signal, text string, remove bool) {
 	t := &in.traps
-	in.charge(int64(len(text) - len(t.command(s))))
+	in.chargeReplaced(int64(len(text)), int64(len(t.command(s))))
 	t.shown = nil
 	t.touched |= touchedBit(s)
 	switch s {

@@ -75,6 +75,7 @@ type variables struct {
 	chargedBytes  int64 // bytes charged for values
 	env           []string
 	envOK         bool
+	envCost       int64 // bytes charged for env
 	ifs           separators
 	bytes         bool   // characters are bytes: LC_ALL=C
 	cmdName       string // builtin that arithmetic errors name
@@ -128,6 +129,7 @@ func (vs *variables) forkStore() variables {
 	c.borrowed = true
 	c.spareFields = nil
 	c.pending = nil
+	c.envCost = 0 // charged to the parent
 	return c
 }
 

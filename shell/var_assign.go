@@ -81,7 +81,7 @@ func (k *assignment) run(in *interp) bool {
 	}
 	s := k.value(in)
 	if in.opts&optXtrace != 0 {
-		in.printTrace(k.traceText(s))
+		in.printTrace(k.traceText(in, s))
 	}
 	if k.r.sub == nil && !k.add {
 		if v := in.m[k.r.name]; v != nil && v.attrs == 0 && v.dyn == 0 && v.hook == 0 && in.opts&optAllexport == 0 {
@@ -93,11 +93,12 @@ func (k *assignment) run(in *interp) bool {
 }
 
 // traceText returns the assignment as set -x prints it.
-func (k *assignment) traceText(s string) string {
+func (k *assignment) traceText(in *interp, s string) string {
 	if s == "" {
 		return k.leftSide() + "="
 	}
-	return k.leftSide() + "=" + quoteWord(s)
+	in.chargeScratch(quotedBound(s)) // the line
+	return k.leftSide() + "=" + in.quoteLong(quoteWord, s)
 }
 
 func (k *assignment) leftSide() string {
@@ -192,15 +193,16 @@ func (in *interp) assignArray(k *assignment, list []element) bool {
 }
 
 // shownElements returns a compound value as set -x prints it for declare.
-func shownElements(list []element) string {
+func (in *interp) shownElements(list []element) string {
+	in.chargeScratch(24 * len(list))
 	words := make([]string, len(list))
 	for i, e := range list {
 		if e.sub != nil {
 			words[i] = "[" + quoteSingle(unquotePattern(e.sub.raw)) + "]="
 		}
-		words[i] += quoteSingle(e.value)
+		words[i] += in.quoteLong(quoteSingle, e.value)
 	}
-	return "(" + strings.Join(words, " ") + ")"
+	return "(" + in.joinScratch(words, " ") + ")"
 }
 
 // fillArray stores elements in v, which the store owns; without add it removes
@@ -338,19 +340,18 @@ func (c *compiler) prefix(as []*syntax.Assign) func(in *interp, f func()) bool {
 // command.
 func (k *assignment) assignTemporary(in *interp) {
 	if k.array != nil {
-		s := "("
-		for i, e := range k.array.expandElements(in) {
-			if i > 0 {
-				s += " "
-			}
-			s += e.value
+		list := k.array.expandElements(in)
+		words := make([]string, len(list))
+		for i, e := range list {
+			words[i] = e.value
 		}
-		in.bindTemporary(k, s+")")
+		in.chargeScratch(16 * len(words))
+		in.bindTemporary(k, "("+in.joinScratch(words, " ")+")")
 		return
 	}
 	s := k.value(in)
 	if in.opts&optXtrace != 0 {
-		in.printTrace(k.traceText(s))
+		in.printTrace(k.traceText(in, s))
 	}
 	in.bindTemporary(k, s)
 }

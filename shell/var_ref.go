@@ -542,5 +542,5 @@ func (in *interp) joinWords(list []string, ifs bool) string {
 		sep = in.ifs.first
 	}
 	in.chargeWork(len(list))
-	return strings.Join(list, sep)
+	return in.joinScratch(list, sep)
 }

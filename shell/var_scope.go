@@ -275,12 +275,20 @@ func (in *interp) environment() []string {
 		return in.env
 	}
 	var names []string
+	cost := int64(0)
 	for name, v := range in.m {
 		if v.attrs&attrExport != 0 && v.set && !v.hidden && v.attrs&attrList == 0 {
 			names = append(names, name)
+			if v.dyn == 0 {
+				if s, ok := in.valueOf(v); ok && len(s) >= 4096 {
+					cost += int64(len(name) + 1 + len(s))
+				}
+			}
 		}
 	}
 	in.chargeWork(len(in.m))
+	in.charge(cost - in.envCost)
+	in.envCost = cost
 	sortByHash(names)
 	env := make([]string, 0, len(names)+2)
 	for _, name := range names {

@@ -21,6 +21,10 @@ var (
 	bombFile string
 	//go:embed testdata/bombs_wide.sh
 	wideBombFile string
+	//go:embed testdata/bombs_red.sh
+	redBombFile string
+	//go:embed testdata/bombs_blind.sh
+	blindBombFile string
 )
 
 // The limits of a bomb.
@@ -39,6 +43,13 @@ func TestBombsStayWithinTheLimit(t *testing.T) {
 // TestWideBombsStayWithinTheLimit does the same with more kinds of commands.
 func TestWideBombsStayWithinTheLimit(t *testing.T) {
 	runBombs(t, wideBombFile, testenv.Rounds(t, 40, 1, ""))
+}
+
+// TestBlindBombsStayWithinTheLimit does the same with commands that were written without a look at the
+// other lists: those that exceeded the limits, and some of those that did not.
+func TestBlindBombsStayWithinTheLimit(t *testing.T) {
+	t.Run("red", func(t *testing.T) { runBombs(t, redBombFile, testenv.Rounds(t, 7, 1, "")) })
+	t.Run("blind", func(t *testing.T) { runBombs(t, blindBombFile, testenv.Rounds(t, 80, 12, "ATOLL_BLIND_BOMBS")) })
 }
 
 // runBombs runs every n-th command of a file.

@@ -153,6 +153,8 @@ func (e *Encoder) writeNewline(depth int) {
 	if e.f.Indent == "" {
 		return
 	}
+	e.tick(depth >> 4)
+	e.reserve(1 + depth*len(e.f.Indent))
 	e.buf = append(e.buf, '\n')
 	for range depth {
 		e.buf = append(e.buf, e.f.Indent...)

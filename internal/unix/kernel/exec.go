@@ -18,6 +18,7 @@ func (p *Proc) Exec(s Spawn) int {
 	p.caught.Store(0)
 	p.Args, p.path = s.Args, s.Path
 	p.publishArgs()
+	p.chargeArgs()
 	if s.Env != nil {
 		p.Env = s.Env
 	}

@@ -202,8 +202,38 @@ func (p *Proc) Errorf(format string, a ...any) {
 	if p.out != nil {
 		_ = p.out.Flush() // an error shows at the next write
 	}
-	msg := fmt.Sprintf(format, a...)
-	_, _ = io.WriteString(p.Stderr, p.Name()+": "+msg+"\n") // an error can't be reported
+	n := int64(0)
+	for _, v := range a {
+		if s, ok := v.(string); ok && len(s) >= longArg {
+			n += 3 * int64(len(s)) // the buffer grows, and is copied once
+		}
+	}
+	p.Alloc(n)
+	msg := p.Name() + ": " + fmt.Sprintf(format, a...) + "\n"
+	_, _ = io.WriteString(p.Stderr, msg) // an error can't be reported
+	p.Free(n)
+}
+
+// longArg is the length from which an argument of a program is charged to it.
+const longArg = 64 << 10
+
+// chargeArgs charges the long arguments of a program that starts: the text, and as much again for the
+// messages that quote it.
+func (p *Proc) chargeArgs() {
+	n := 0
+	for _, a := range p.Args {
+		if len(a) < longArg {
+			continue
+		}
+		n += 2 * len(a)
+		for i := range len(a) {
+			if a[i] < ' ' || a[i] >= 0x7f {
+				n += 3
+			}
+		}
+		p.Tick(len(a) >> 6)
+	}
+	p.Alloc(int64(n))
 }
 
 // Spawn describes a child to start.
@@ -305,7 +335,15 @@ func (p *Proc) bindStreams() {
 func (p *Proc) run() {
 	code := 128 + int(SIGKILL)
 	defer func() { p.finishProc(code) }()
-	code = p.runGuarded(p.main)
+	code = p.runGuarded(p.startMain)
+}
+
+// startMain charges the arguments, unless they are those of the parent, and runs the main function.
+func (p *Proc) startMain(*Proc) int {
+	if q := p.parent; q == nil || len(p.Args) == 0 || len(q.Args) == 0 || &p.Args[0] != &q.Args[0] {
+		p.chargeArgs()
+	}
+	return p.main(p)
 }
 
 // runGuarded calls f, and converts a panic to an exit status.

@@ -234,6 +234,7 @@ func (j *jqJob) load(option, name string) (jq.Value, error) {
 		if err != nil {
 			return nil, err
 		}
+		j.p.Alloc(32)
 		a.Items = append(a.Items, v)
 	}
 }

@@ -243,6 +243,9 @@ func (j *odJob) parseOldOffset(opts []option.Setting, names []string) []string {
 // odSizes are the sizes that letters and digits after a type stand for.
 var odSizes = map[string]int{"C": 1, "S": 2, "I": 4, "L": 8, "1": 1, "2": 2, "4": 4, "8": 8}
 
+// odFormatCost is the memory of a format in bytes.
+const odFormatCost = 40
+
 // addTypes parses the argument of -t.
 func (j *odJob) addTypes(s string) bool {
 	whole := s
@@ -266,6 +269,8 @@ func (j *odJob) addTypes(s string) bool {
 		if strings.HasPrefix(s, "z") {
 			f.text, s = true, s[1:]
 		}
+		j.p.Tick(1)
+		j.p.Alloc(3 * odFormatCost) // the list doubles
 		j.formats = append(j.formats, f)
 	}
 	return true

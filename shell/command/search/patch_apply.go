@@ -140,7 +140,9 @@ func (w *patchWork) load() bool {
 		w.stopWithError("Can't open file " + w.in + " : " + program.Reason(err))
 		return false
 	}
-	w.p.Alloc(40 * int64(bytes.Count(data, []byte{'\n'})+1))
+	n := bytes.Count(data, []byte{'\n'}) + 1
+	w.p.Alloc(patchLineCost * int64(n))
+	w.lines = make([]patchLine, 0, n)
 	for line := range bytes.Lines(data) {
 		w.p.Tick(1)
 		text := bytes.TrimSuffix(line, []byte{'\n'})

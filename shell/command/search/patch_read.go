@@ -53,6 +53,20 @@ type patchLine struct {
 	cut  bool   // no newline follows in the file
 }
 
+// patchLineCost is the memory of a line of a hunk in bytes, without its text.
+const patchLineCost = 40
+
+// addLine appends a line to a hunk. The growth is charged before it happens.
+func (r *patchReader) addLine(h *patchHunk, l patchLine) {
+	if n := cap(h.lines); len(h.lines) == n {
+		size := max(8, n+n/2)
+		r.p.Alloc(int64(size) * patchLineCost)
+		h.lines = append(make([]patchLine, 0, size), h.lines...)
+		r.p.Free(int64(n) * patchLineCost)
+	}
+	h.lines = append(h.lines, l)
+}
+
 // linesWithout returns the lines of a hunk whose op is not without: the old or the new text.
 func (h *patchHunk) linesWithout(without byte) []patchLine {
 	list := make([]patchLine, 0, len(h.lines))
@@ -107,7 +121,9 @@ type patchReader struct {
 
 func newPatchReader(p *kernel.Proc, data []byte, kind patchKind) *patchReader {
 	r := &patchReader{p: p, kind: kind}
-	p.Alloc(int64(bytes.Count(data, []byte{'\n'})+1) * 24)
+	n := bytes.Count(data, []byte{'\n'}) + 1
+	p.Alloc(int64(n) * 24)
+	r.lines = make([][]byte, 0, n)
 	for line := range bytes.Lines(data) {
 		p.Tick(1)
 		r.lines = append(r.lines, line)
@@ -279,9 +295,9 @@ func (r *patchReader) readHunks(f *patchFile) string {
 		if msg != "" || h == nil {
 			return msg
 		}
-		cost := int64(48*len(h.lines)) + 96
+		cost := int64(2*patchLineCost*len(h.lines)) + 96 // two copies while it is applied
 		r.p.Alloc(cost)
-		f.cost += cost
+		f.cost += cost + int64(cap(h.lines))*patchLineCost
 		f.hunks = append(f.hunks, h)
 	}
 }
@@ -337,7 +353,7 @@ func (r *patchReader) parseUnifiedHunk() (*patchHunk, string) {
 			r.at--
 			return nil, r.malformedMessage()
 		}
-		h.lines = append(h.lines, l)
+		r.addLine(h, l)
 		r.parseNoNewline(h)
 	}
 	return h, ""
@@ -394,13 +410,13 @@ func (r *patchReader) parseContextHunk() (*patchHunk, string) {
 	for i < len(old) || j < len(fresh) {
 		switch {
 		case i < len(old) && old[i].op == '-':
-			h.lines = append(h.lines, old[i])
+			r.addLine(h, old[i])
 			i++
 		case j < len(fresh) && fresh[j].op == '+':
-			h.lines = append(h.lines, fresh[j])
+			r.addLine(h, fresh[j])
 			j++
 		case i < len(old) && j < len(fresh):
-			h.lines = append(h.lines, old[i])
+			r.addLine(h, old[i])
 			i++
 			j++
 		default:
@@ -462,7 +478,7 @@ func (r *patchReader) parseContextPart(head, tail, next string) (lines []patchLi
 			return nil, span, r.malformedMessage()
 		}
 		r.at++
-		part.lines = append(part.lines, l)
+		r.addLine(part, l)
 		r.parseNoNewline(part)
 	}
 	if n := len(part.lines); n != 0 && n != count {
@@ -548,7 +564,7 @@ func (r *patchReader) parseNormalHunk() (*patchHunk, string) {
 				return false
 			}
 			r.at++
-			h.lines = append(h.lines, patchLine{op: op, text: text[2:]})
+			r.addLine(&h, patchLine{op: op, text: text[2:]})
 			r.parseNoNewline(&h)
 		}
 		return true

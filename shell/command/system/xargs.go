@@ -307,11 +307,15 @@ func (job *xargsJob) runWithItem(item string) error {
 	total := 0
 	for i, a := range job.command {
 		args[i] = a
+		size := len(a)
+		if i > 0 {
+			size += strings.Count(a, job.replace) * (len(item) - len(job.replace))
+		}
+		if total += size + 1; total > job.chars {
+			return errTooLong
+		}
 		if i > 0 {
 			args[i] = strings.ReplaceAll(a, job.replace, item)
-		}
-		if total += len(args[i]) + 1; total > job.chars {
-			return errTooLong
 		}
 	}
 	job.start(args)

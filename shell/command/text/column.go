@@ -231,16 +231,27 @@ func (j *columnJob) fillColumns() {
 func (j *columnJob) splitCells() [][][]byte {
 	table := make([][][]byte, len(j.lines))
 	for i, l := range j.lines {
-		table[i] = j.splitLine(l)
-		j.p.Alloc(int64(len(table[i])) * 24)
 		j.p.Tick(len(l) + 1)
+		table[i] = j.splitLine(l)
 	}
 	return table
 }
 
+// cellCost is the memory of a cell in bytes, without its text.
+const cellCost = 24
+
 // splitLine splits a line into cells, at most as many as -l allows.
 func (j *columnJob) splitLine(l []byte) [][]byte {
-	var row [][]byte
+	row := make([][]byte, 0, 4)
+	j.p.Alloc(4 * cellCost)
+	add := func(cell []byte) {
+		if len(row) == cap(row) { // charged before it grows
+			j.p.Alloc(2 * int64(cap(row)) * cellCost)
+			row = append(make([][]byte, 0, 2*cap(row)), row...)
+			j.p.Free(int64(cap(row)) / 2 * cellCost)
+		}
+		row = append(row, cell)
+	}
 	inSep := func(c byte) bool {
 		if j.hasSep {
 			return strings.IndexByte(j.sep, c) >= 0
@@ -252,7 +263,8 @@ func (j *columnJob) splitLine(l []byte) [][]byte {
 			l = bytes.TrimLeft(l, " \t")
 		}
 		if j.limit > 0 && len(row) == j.limit-1 {
-			return append(row, l)
+			add(l)
+			return row
 		}
 		i := 0
 		for i < len(l) && !inSep(l[i]) {
@@ -260,11 +272,11 @@ func (j *columnJob) splitLine(l []byte) [][]byte {
 		}
 		if i == len(l) {
 			if len(l) > 0 || j.hasSep {
-				row = append(row, l)
+				add(l)
 			}
 			return row
 		}
-		row = append(row, l[:i])
+		add(l[:i])
 		l = l[i+1:]
 	}
 }
@@ -355,9 +367,11 @@ func (j *columnJob) printTable(table [][][]byte) bool {
 	if !ok {
 		return false
 	}
+	j.p.Alloc(8 * int64(n))
 	widths := make([]int, n)
 	for _, row := range table {
 		for i, cell := range row {
+			j.p.Tick(1 + len(cell)>>4)
 			widths[i] = max(widths[i], widthOf(cell))
 		}
 	}
@@ -370,28 +384,34 @@ func (j *columnJob) printTable(table [][][]byte) bool {
 func (j *columnJob) printRow(row [][]byte, order, widths []int, rights map[int]bool) {
 	out := j.p.Out()
 	for k, i := range order {
-		j.p.Tick(1)
 		var cell []byte
 		if i < len(row) {
 			cell = row[i]
 		}
-		pad := strings.Repeat(" ", widths[i]-widthOf(cell))
+		j.p.Tick(1 + len(cell)>>4)
+		pad := widths[i] - widthOf(cell)
 		last := k == len(order)-1
 		if rights[i] {
-			_, _ = out.WriteString(pad) // Flush reports the error
+			j.writeBlanks(pad)
 		}
-		_, _ = out.Write(cell)
-		if !rights[i] && (!last || len(cell) == 0) {
-			if last {
-				pad = ""
-			}
-			_, _ = out.WriteString(pad)
+		_, _ = out.Write(cell) // Flush reports the error
+		if !rights[i] && !last {
+			j.writeBlanks(pad)
 		}
 		if !last {
 			_, _ = out.WriteString(j.join)
 		}
 	}
 	_ = out.WriteByte('\n')
+}
+
+// writeBlanks writes n blanks.
+func (j *columnJob) writeBlanks(n int) {
+	const blanks = "                                                                "
+	for ; n > 0; n -= len(blanks) {
+		j.p.Tick(1)
+		_, _ = j.p.Out().WriteString(blanks[:min(n, len(blanks))]) // Flush reports the error
+	}
 }
 
 func (j *columnJob) printJSON(table [][][]byte) {

@@ -259,6 +259,7 @@ func (j *tabJob) addBlank(c byte, stop int) {
 		j.column++
 		if j.column < stop || len(j.pending) == 0 && !j.behindTab {
 			j.single = j.single || j.column == stop
+			j.reserveBlank()
 			j.pending = append(j.pending, c)
 			j.behindTab = false
 			return
@@ -273,6 +274,18 @@ func (j *tabJob) addBlank(c byte, stop int) {
 	j.pending = j.pending[:0]
 	j.behindTab = true
 	j.write('\t')
+}
+
+// reserveBlank charges the growth of the collected blanks before they grow.
+func (j *tabJob) reserveBlank() {
+	have := cap(j.pending)
+	if len(j.pending) < have {
+		return
+	}
+	size := max(64, have+have/2)
+	j.p.Alloc(int64(size))
+	j.pending = append(make([]byte, 0, size), j.pending...)
+	j.p.Free(int64(have))
 }
 
 // flushBlanks writes the collected blanks that did not become a tab.

@@ -267,6 +267,9 @@ func (q *backlog) discard(n int) {
 func (q *backlog) read(r io.Reader) (n int, err error) {
 	if cap(q.buf)-len(q.buf) < stream.ChunkSize {
 		size := 2*cap(q.buf) + stream.ChunkSize
+		if cap(q.buf) > 1<<20 {
+			size = cap(q.buf) + cap(q.buf)/2
+		}
 		q.p.Alloc(int64(size))
 		grown := append(make([]byte, 0, size), q.buf...)
 		q.p.Free(int64(cap(q.buf)))

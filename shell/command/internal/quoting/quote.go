@@ -156,10 +156,27 @@ func writeEscape(b *strings.Builder, s string) {
 	}
 }
 
+// countPlain returns the number of bytes at the start of name that are printable ASCII characters and need
+// no escape.
+func countPlain(name, also string) int {
+	for i := range len(name) {
+		if c := name[i]; c < ' ' || c >= 0x7f || c == '\\' || strings.IndexByte(also, c) >= 0 {
+			return i
+		}
+	}
+	return len(name)
+}
+
 // EscapeText returns name with C escapes for backslashes, the characters in also and unprintable ones.
 func EscapeText(name, also string) string {
+	plain := countPlain(name, also)
+	if plain == len(name) {
+		return name
+	}
 	var b strings.Builder
-	for i := 0; i < len(name); {
+	b.Grow(len(name) + len(name)/8)
+	b.WriteString(name[:plain])
+	for i := plain; i < len(name); {
 		r, w := utf8.DecodeRuneInString(name[i:])
 		switch {
 		case r == '\\' || strings.ContainsRune(also, r) && r != utf8.RuneError:

@@ -1,0 +1,20 @@
+# Commands that were written without a look at the other lists: each once exceeded the limits.
+seq 1 1500000 > f; jq -n --slurpfile a f --slurpfile b f --slurpfile c f '$a|length'
+jq -n --indent 7 'reduce range(9000) as $i (1;[.])' | wc -c
+a=({1..700000}); IFS=,; x="${a[*]}"; y="${a[*]}"; z="${a[*]/#/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}"; echo ${#z}
+export x=$(head -c 5000000 /dev/zero|tr '\0' a); for i in {1..30}; do (bash -c 'sleep 3' &) ; done; wait; sleep 2
+x=$(head -c 5000000 /dev/zero|tr '\0' a); for i in {1..40}; do sleep 3 "$x" & done; wait
+compgen -W "$(seq 1 1500000)" | wc; compgen -A command -P "$(head -c 1000000 /dev/zero|tr '\0' a)" | wc -c
+set -x; x=$(head -c 30000000 /dev/zero|tr '\0' "'"); : "$x"
+(echo '--- a'; echo '+++ a'; echo '@@ -0,0 +1,1000000000 @@'; yes '+aaaa' | head -c 11000000) > p; : > a; patch a p
+head -c 60000000 /dev/zero | tr '\0' ' ' | unexpand -a -t 100000000 | wc -c
+seq 1 300000 | column -c 100000000 | wc -c; head -c 5000000 /dev/zero|tr '\0' , | column -t -s, | wc -c
+od -t "$(yes x1 | head -c 4000000|tr -d '\n')" /etc/passwd | wc -c
+yes | head -n -100000000 | wc; yes | head -c -100000000 | head -c 1000; head -c 200000000 /dev/zero | head -c -90000000 | wc -c
+head -c 200000000 /dev/zero | tail -c 190000000 | wc -c; yes | head -c 200000000 | tail -n 90000000 | wc; head -c 200000000 /dev/zero| tail -n 1 | wc -c
+echo a | xargs -I a echo $(head -c 3000000 /dev/zero|tr '\0' a) | wc -c; head -c 100000 /dev/zero|tr '\0' b | xargs -I x echo $(yes x|head -c 100000|tr -d '\n') | wc -c
+for i in {1..40}; do trap ": $(head -c 4000000 /dev/zero|tr '\0' a)$i" USR1; (sleep 3; echo) & done; wait
+for i in {1..16}; do printf -v x '%9000000s' $i; export x; sleep 3 & done; wait
+for i in {1..16}; do printf -v x '%9000000s' $i; set -- "$x"; x=; (sleep 3; echo ${#1}) & done; wait
+for i in {1..16}; do printf -v x '%9000000s' $i; alias x="$x"; x=; (sleep 3; echo) & done; wait
+for i in {1..16}; do printf -v x '%9000000s' $i; hash -p "/$x" foo;  (sleep 3) & done; wait
