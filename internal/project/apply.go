@@ -51,7 +51,7 @@ func (r *Repo) Sync(ctx context.Context, sb atoll.Sandbox, f FetchOptions) (*Syn
 	if err := checkSandboxName(f.Name); err != nil {
 		return nil, err
 	}
-	got, q, err := r.fetchRepository(ctx, guest{sb: sb, dir: Workspace}, f, refPrefix(f.Name))
+	got, q, err := r.fetchRepository(ctx, guest{sb: sb, dir: Workspace}, f, refPrefix(f.Name), false)
 	if err != nil {
 		return nil, &atoll.Error{Op: "sync", ID: f.Name, Err: err}
 	}

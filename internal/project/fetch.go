@@ -45,6 +45,10 @@ type FetchResult struct {
 	OtherWorktrees int                    // number of other working trees with uncommitted work
 	Heads          map[string]string      // commits of the branches inside whose names are valid here
 	Modules        map[string]FetchResult // results for nested repositories, by path
+	Branches       []BranchState          // all branches on both sides, by name; see Ledger
+	PendingCommits int                    // commits that no branch or tag of the host has
+
+	stashes []string // objects of the stashes inside
 }
 
 // remoteState is the state of one repository inside, to be fetched.
@@ -55,6 +59,12 @@ type remoteState struct {
 	odd    map[string]bool
 	nested []nestedTree
 	names  *refNames
+	tips   []insideTip       // everything that was added
+	trees  map[string]string // path of the working tree by the name of its branch or detached HEAD, safe to print
+	dirty  map[string]bool   // it has uncommitted work
+
+	// plain, if not nil, gets the same branches and uncommitted work, for the refs of a fetch.
+	plain *remoteState
 }
 
 // nestedTree is a repository inside a working tree.
@@ -64,14 +74,18 @@ type nestedTree struct {
 }
 
 func newRemoteState(base string) *remoteState {
-	return &remoteState{refs: make(map[string]string), what: make(map[string]string), odd: make(map[string]bool), names: newRefNames(base), FetchResult: FetchResult{Heads: make(map[string]string)}}
+	return &remoteState{refs: make(map[string]string), what: make(map[string]string), odd: make(map[string]bool), names: newRefNames(base), trees: make(map[string]string), dirty: make(map[string]bool), FetchResult: FetchResult{Heads: make(map[string]string)}}
 }
 
 func (w *remoteState) add(kind, name, object string) {
 	r, odd := w.names.assignRef(kind, name)
 	w.refs[r], w.what[r] = object, printable(kind+name)
+	w.tips = append(w.tips, insideTip{kind, name, object})
 	if odd {
 		w.odd[r] = true
+	}
+	if w.plain != nil && kind != kindTag && kind != kindStash {
+		w.plain.add(kind, name, object)
 	}
 }
 
@@ -112,6 +126,7 @@ func (w *remoteState) readRepository(ctx context.Context, g guest) error {
 			w.add(kindHead, name, t.Commit)
 			name = kindHead + name
 		}
+		w.trees[name], w.dirty[name] = printable(t.Path), commit != ""
 		if commit != "" {
 			w.add(kindWork, name, commit)
 		}
@@ -136,7 +151,7 @@ func (r *Repo) Fetch(ctx context.Context, sb atoll.Sandbox, f FetchOptions) (*Fe
 	if err := checkSandboxName(f.Name); err != nil {
 		return nil, err
 	}
-	got, q, err := r.fetchRepository(ctx, guest{sb: sb, dir: Workspace}, f, refPrefix(f.Name))
+	got, q, err := r.fetchRepository(ctx, guest{sb: sb, dir: Workspace}, f, refPrefix(f.Name), false)
 	if err != nil {
 		return nil, &atoll.Error{Op: "sync", ID: f.Name, Err: err}
 	}
@@ -145,7 +160,7 @@ func (r *Repo) Fetch(ctx context.Context, sb atoll.Sandbox, f FetchOptions) (*Fe
 
 // fetchRepository fetches one repository inside and its nested ones. The caller must remove the
 // quarantine.
-func (r *Repo) fetchRepository(ctx context.Context, g guest, f FetchOptions, base string) (*FetchResult, *quarantine, error) {
+func (r *Repo) fetchRepository(ctx context.Context, g guest, f FetchOptions, base string, isNested bool) (*FetchResult, *quarantine, error) {
 	w := newRemoteState(base)
 	if err := r.sameFormat(ctx, g); err != nil {
 		return nil, nil, err
@@ -158,6 +173,12 @@ func (r *Repo) fetchRepository(ctx context.Context, g guest, f FetchOptions, bas
 		return nil, nil, err
 	}
 	if err = r.receiveObjects(ctx, g, q, w, f); err == nil {
+		err = r.compareBranches(ctx, q, w, isNested)
+	}
+	if err == nil && w.Stashed {
+		w.stashes, err = g.listStashes(ctx)
+	}
+	if err == nil {
 		err = r.fetchNested(ctx, g, w, f)
 	}
 	if err != nil {
@@ -204,10 +225,18 @@ func (r *Repo) receiveObjects(ctx context.Context, g guest, q *quarantine, w *re
 	if w.Updates, err = r.computeUpdates(ctx, q, w, f); err != nil || f.DryRun {
 		return err
 	}
+	all := w.Updates
+	if w.plain != nil {
+		more, err := r.computeUpdates(ctx, q, w.plain, f)
+		if err != nil {
+			return err
+		}
+		all = append(slices.Clip(all), more...)
+	}
 	if err := q.moveToRepository(); err != nil {
 		return err
 	}
-	return r.updateRefs(ctx, w.Updates, "atoll: fetched from the sandbox")
+	return r.updateRefs(ctx, all, "atoll: fetched from the sandbox")
 }
 
 // maxKnown is the largest number of the host's commits that a sandbox is asked for.
@@ -324,7 +353,9 @@ func (h host) sameTree(ctx context.Context, a, b string) (bool, error) {
 }
 
 // formatTime formats a time as part of a ref.
-func formatTime(t time.Time) string { return t.UTC().Format("20060102T150405.000000000Z") }
+func formatTime(t time.Time) string { return t.UTC().Format(rescueTimeFormat) }
+
+const rescueTimeFormat = "20060102T150405.000000000Z"
 
 // updateRefs changes refs, all or none. A ref that has changed meanwhile is ErrMoved.
 func (r *Repo) updateRefs(ctx context.Context, list []Update, reason string) error {
@@ -381,7 +412,7 @@ func (r *Repo) fetchNested(ctx context.Context, g guest, w *remoteState, f Fetch
 		if into == nil {
 			into, below = r, strings.TrimSuffix(w.names.base, "/")+"/"+kindNested+hashName(n.name)+"/"
 		}
-		got, q, err := into.fetchRepository(ctx, g.inDir(n.dir), f, below)
+		got, q, err := into.fetchRepository(ctx, g.inDir(n.dir), f, below, true)
 		if err != nil {
 			return fmt.Errorf("repository %s: %w", printable(n.name), err)
 		}

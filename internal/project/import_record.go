@@ -16,7 +16,11 @@ import (
 // work.
 const importedWork = kindImported + "work"
 
-// Record records on the host the uncommitted work that a plan imports into the sandbox of a name: as the
+// importedHeads is the prefix, after refPrefix, of the commits of the host's branches that were last
+// brought into the sandbox.
+const importedHeads = kindImported + "heads/"
+
+// Record records on the host the branches and the uncommitted work that a plan imports into the sandbox of a name: as the
 // commit refs/sandbox/NAME/carried/work, whose first parent is HEAD and whose second parent, if there
 // are staged changes, has these. With it a Sync can tell which files of the host were worked on inside
 // since they were imported. A plan without such work removes the record of an earlier sandbox.
@@ -34,10 +38,44 @@ func (p *ImportPlan) Record(ctx context.Context, name string) error {
 			return p.repo.wrapFull(err)
 		}
 	}
-	if u.New == u.Old {
-		return nil
+	heads := make(map[string]string)
+	for _, one := range p.refs {
+		if branch, ok := strings.CutPrefix(one.name, "refs/heads/"); ok {
+			heads[branch] = one.object
+		}
+	}
+	if err := p.repo.recordHeads(ctx, name, heads, true); err != nil || u.New == u.Old {
+		return err
 	}
 	return p.repo.updateRefs(ctx, []Update{u}, "atoll: carried in")
+}
+
+// recordHeads records the commits of the host's branches that were brought into a sandbox. all: other
+// branches are not inside, and lose their record.
+func (r *Repo) recordHeads(ctx context.Context, name string, heads map[string]string, all bool) error {
+	prefix := refPrefix(name) + importedHeads
+	old, err := r.listRefs(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	names := newRefNames(prefix)
+	var removed, list []Update
+	for branch, commit := range heads {
+		names.markUsed(prefix + branch)
+		if ref := prefix + branch; old[ref] != commit {
+			list = append(list, Update{Ref: ref, Old: old[ref], New: commit})
+		}
+	}
+	for ref, commit := range old {
+		// "a" can't stay beside "a/b".
+		if _, is := heads[strings.TrimPrefix(ref, prefix)]; !is && (all || names.isBlocked(ref)) {
+			removed = append(removed, Update{Ref: ref, Old: commit})
+		}
+	}
+	if err := r.updateRefs(ctx, removed, "atoll: carried in"); err != nil {
+		return err
+	}
+	return r.updateRefs(ctx, list, "atoll: carried in")
 }
 
 // keepObjects stores a commit of the uncommitted work in the repository.
@@ -69,12 +107,15 @@ func (r *Repo) ForgetImport(ctx context.Context, name string) error {
 	if err := checkSandboxName(name); err != nil {
 		return err
 	}
-	ref := refPrefix(name) + importedWork
-	old, err := r.resolveRevision(ctx, ref)
-	if err != nil || old == "" {
+	old, err := r.listRefs(ctx, refPrefix(name)+kindImported)
+	if err != nil {
 		return err
 	}
-	return r.updateRefs(ctx, []Update{{Ref: ref, Old: old}}, "atoll: forgotten")
+	var list []Update
+	for ref, object := range old {
+		list = append(list, Update{Ref: ref, Old: object})
+	}
+	return r.updateRefs(ctx, list, "atoll: forgotten")
 }
 
 // commitOrigin describes where a commit from a sandbox comes from.

@@ -20,7 +20,8 @@ type Rescued struct {
 
 // Rescue saves everything that git has in a sandbox to refs/sandbox/NAME/rescue/TIME/…: all branches,
 // tags, stashes, and the uncommitted work of every working tree, also of nested repositories. It is for
-// callers that are about to remove the sandbox; they must not if it fails. Files that git ignores are not
+// callers that are about to remove the sandbox; they must not if it fails. The refs of a fetch change in
+// the same transaction, so that Merge never takes older work than a rescue has. Files that git ignores are not
 // saved. Commits that the host has on its own branches or tags are left out. ErrNoNewWork: there is nothing
 // to save, or nothing was imported.
 func (r *Repo) Rescue(ctx context.Context, sb atoll.Sandbox, f FetchOptions) (Rescued, error) {
@@ -60,6 +61,8 @@ func (r *Repo) rescueRepository(ctx context.Context, g guest, f FetchOptions, be
 		return nil, err
 	}
 	w := newRemoteState(below)
+	_, nested, _ := strings.Cut(strings.TrimPrefix(below, refPrefix(f.Name)+kindRescue), "/")
+	w.plain = newRemoteState(refPrefix(f.Name) + nested)
 	if err := w.readRepository(ctx, g); err != nil {
 		return nil, err
 	}
@@ -169,7 +172,7 @@ func (r *Repo) Rescues(ctx context.Context, name string) ([]Rescued, error) {
 	var all []Rescued
 	for _, ref := range refs {
 		at, _, _ := strings.Cut(strings.TrimPrefix(ref, prefix), "/")
-		when, err := time.Parse("20060102T150405.000000000Z", at)
+		when, err := time.Parse(rescueTimeFormat, at)
 		if err != nil {
 			continue // not a rescue of atoll
 		}

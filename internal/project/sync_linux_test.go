@@ -468,7 +468,8 @@ echo dirty >dirty.txt; git init -q inner; echo i >inner/i.txt`)
 	if n, err := r.Forget(ctx, "box", got.Time.Add(time.Second)); n != 1 || err != nil {
 		t.Errorf("forgot %d, %v", n, err)
 	}
-	same(t, "refs", git(t, dir, "for-each-ref", "refs/sandbox"), "")
+	same(t, "rescues", git(t, dir, "for-each-ref", "refs/sandbox/box/rescue"), "")
+	same(t, "fetched with the rescue", git(t, dir, "rev-parse", "refs/sandbox/box/main"), sh(t, sb, "git rev-parse main"))
 }
 
 func TestRescueInTheMiddleOfAMerge(t *testing.T) {

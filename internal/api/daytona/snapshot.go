@@ -91,7 +91,7 @@ func (c *call) describeSnapshot(info *atoll.Info) *snapshot {
 	return out
 }
 
-// describeBuild describes a snapshot that is being built, or whose build has failed.
+// describe describes a snapshot that is being built, or whose build has failed.
 func (b *build) describe() *snapshot {
 	b.mu.Lock()
 	defer b.mu.Unlock()

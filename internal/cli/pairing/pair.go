@@ -85,6 +85,23 @@ func Find(ctx context.Context, a *app.App, name string) (*Pair, error) {
 
 // findHere finds the sandbox of the working directory's repository.
 func findHere(ctx context.Context, a *app.App) (*Pair, error) {
+	all, err := FindAllHere(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 1 {
+		return all[0], nil
+	}
+	var names []string
+	for _, w := range all {
+		names = append(names, w.Name())
+	}
+	return nil, fmt.Errorf("%s: %w: it has %d sandboxes, name one: %s", all[0].Path, atoll.ErrInvalid, len(all), strings.Join(names, ", "))
+}
+
+// FindAllHere returns all sandboxes of the working directory's repository, oldest first. If there is none,
+// the error is atoll.ErrNotFound.
+func FindAllHere(ctx context.Context, a *app.App) ([]*Pair, error) {
 	repo, err := project.Open(ctx, ".")
 	if errors.Is(err, project.ErrNoRepository) {
 		return nil, fmt.Errorf("%w\nname a sandbox, or change to its repository; 'atoll status --all' lists them", err)
@@ -96,17 +113,18 @@ func findHere(ctx context.Context, a *app.App) (*Pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch len(all) {
-	case 0:
+	if len(all) == 0 {
 		return nil, fmt.Errorf("%s: %w: it has no sandbox; 'atoll up' makes one", repo.Dir, atoll.ErrNotFound)
-	case 1:
-		return Open(ctx, a, all[0])
 	}
-	var names []string
-	for _, i := range all {
-		names = append(names, output.SandboxName(i.Status))
+	var list []*Pair
+	for _, info := range all {
+		w, err := Open(ctx, a, info)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, w)
 	}
-	return nil, fmt.Errorf("%s: %w: it has %d sandboxes, name one: %s", repo.Dir, atoll.ErrInvalid, len(all), strings.Join(names, ", "))
+	return list, nil
 }
 
 // List lists the sandboxes that are projects', oldest first.

@@ -61,6 +61,7 @@ type SyncReport struct {
 	Overwritten []string   `json:"over,omitempty"` // files that were as they had gone in, and are what was made of them
 	RescueRef   string     `json:"kept,omitempty"` // the ref that has what had gone in
 	Updates     []update   `json:"updates"`
+	Pending     []string   `json:"pending"` // branches with commits that no branch of the repository has
 	Artifacts   *artifacts `json:"artifacts,omitempty"`
 	Error       string     `json:"error,omitempty"`
 	Kind        string     `json:"kind,omitempty"`
@@ -122,6 +123,9 @@ func Fetch(ctx context.Context, a *app.App, w *Pair, f SyncOptions) (h SyncOutco
 	}
 	if h.Result == nil {
 		return h, h.Refusal
+	}
+	if text := FormatPending(w.Name(), h.Result.Branches); text != "" && errors.Is(err, project.ErrNoNewWork) {
+		h.Refusal = exitcode.With(exitcode.OK, fmt.Errorf("%s: %w since the last sync\n%s", w.Name(), project.ErrNoNewWork, strings.TrimSuffix(text, "\n")))
 	}
 	if !f.DryRun && ctx.Err() == nil {
 		if err := errors.Join(recordSync(a, w, err), AddRemote(ctx, a, w)); err != nil {
@@ -312,7 +316,12 @@ func (w *Pair) SyncReport(h SyncOutcome, f SyncOptions) SyncReport {
 	res := h.Result
 	s := SyncReport{
 		Sandbox: w.Name(), Branch: res.TargetBranch, From: res.OldCommit, To: res.NewCommit, Applied: res.Applied, Switched: res.Switched, DryRun: f.DryRun,
-		Commits: res.Commits, Files: res.Files, Insertions: res.Insertions, Deletions: res.Deletions, Risks: ListRisks(res.Risks), Overwritten: res.Overwritten, RescueRef: res.RescueRef, Updates: []update{},
+		Commits: res.Commits, Files: res.Files, Insertions: res.Insertions, Deletions: res.Deletions, Risks: ListRisks(res.Risks), Overwritten: res.Overwritten, RescueRef: res.RescueRef, Updates: []update{}, Pending: []string{},
+	}
+	for _, b := range project.PendingBranches(res.Branches) {
+		if !res.Applied || b.Name != res.TargetBranch {
+			s.Pending = append(s.Pending, b.Name)
+		}
 	}
 	for _, u := range res.Updates {
 		s.Updates = append(s.Updates, update{u.Ref, u.SandboxName, u.Old, u.New})

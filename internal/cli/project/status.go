@@ -44,6 +44,7 @@ type projectStatus struct {
 	Worktrees    []worktreeStatus      `json:"worktrees"`
 	Terminals    []atoll.Terminal      `json:"terminals"`
 	Sync         syncStatus            `json:"sync"`
+	Ledger       *project.Ledger       `json:"ledger,omitempty"`   // all branches on both sides; none: it was not asked for
 	Problems     []string              `json:"problems,omitempty"` // what could not be found out
 }
 
@@ -60,9 +61,11 @@ type syncStatus struct {
 	Last        time.Time        `json:"last,omitzero"`     // sync that looked, here
 	Refused     string           `json:"refused,omitempty"` // why that one did not land
 	Looked      bool             `json:"looked"`            // what follows was asked for
-	Commits     int              `json:"commits"`
+	Commits     int              `json:"commits"`           // of all branches, that no branch of the repository has
 	Files       int              `json:"files"`
 	Uncommitted bool             `json:"uncommitted"` // work that was not carried in, and is not at home
+
+	stashes int
 }
 
 func (a commands) statusCommand() *cobra.Command {
@@ -71,9 +74,10 @@ func (a commands) statusCommand() *cobra.Command {
 		Use:   "status [NAME]",
 		Short: "Show the status of a project's sandbox",
 		Long: `Show the status of a project's sandbox: its isolation, resource usage, ports
-and host names, working trees, terminals, and the work that is not synced yet.
-The default NAME is the sandbox of this directory. Other sandboxes can be
-named, too.`,
+and host names, working trees, terminals, and the work that is not synced yet:
+all branches that differ from yours, and uncommitted changes. The default NAME
+is the sandbox of this directory; if it has several, all are shown, and --json
+prints a list. Other sandboxes can be named, too.`,
 		Example:           "  atoll status\n  atoll status web --json\n  atoll status --all",
 		Args:              app.CheckArgCount(0, 1, "at most the name of a sandbox"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
@@ -85,18 +89,7 @@ named, too.`,
 				}
 				return a.statusAll(ctx)
 			}
-			w, err := a.statusOf(ctx, args)
-			if err != nil {
-				return err
-			}
-			s, err := a.examineProject(ctx, w, offline)
-			if err != nil {
-				return err
-			}
-			if a.JSON {
-				return a.PrintJSON(s)
-			}
-			return a.PrintTable(s.formatRows())
+			return a.showStatus(ctx, args, offline)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "list the sandboxes of all projects")
@@ -104,12 +97,51 @@ named, too.`,
 	return cmd
 }
 
-// statusOf finds the sandbox, which need be no project's if it is named.
-func (a commands) statusOf(ctx context.Context, args []string) (*pairing.Pair, error) {
-	if len(args) == 0 {
-		return pairing.Find(ctx, a.App, "")
+// showStatus prints the status of the named sandbox, or of all sandboxes of this directory.
+func (a commands) showStatus(ctx context.Context, args []string, offline bool) error {
+	pairs, err := a.statusOf(ctx, args)
+	if err != nil {
+		return err
 	}
-	sb, err := a.OpenSandbox(ctx, args[0])
+	var list []*projectStatus
+	for _, w := range pairs {
+		s, err := a.examineProject(ctx, w, offline)
+		if err != nil {
+			return err
+		}
+		list = append(list, s)
+	}
+	switch {
+	case a.JSON && len(list) == 1:
+		return a.PrintJSON(list[0])
+	case a.JSON:
+		return a.PrintJSON(list)
+	}
+	var rows [][]string
+	for i, s := range list {
+		if i > 0 {
+			rows = append(rows, []string{"", ""})
+		}
+		rows = append(rows, s.formatRows()...)
+	}
+	return a.PrintTable(rows)
+}
+
+// statusOf returns the named sandbox, which need not be a project's, or all sandboxes of this directory.
+func (a commands) statusOf(ctx context.Context, args []string) ([]*pairing.Pair, error) {
+	if len(args) == 0 {
+		return pairing.FindAllHere(ctx, a.App)
+	}
+	w, err := a.findNamed(ctx, args[0])
+	if err != nil {
+		return nil, err
+	}
+	return []*pairing.Pair{w}, nil
+}
+
+// findNamed returns a sandbox by its name, with its repository if it is a project's.
+func (a commands) findNamed(ctx context.Context, name string) (*pairing.Pair, error) {
+	sb, err := a.OpenSandbox(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +208,9 @@ func (a commands) examineProject(ctx context.Context, w *pairing.Pair, offline b
 		}
 	}
 	if i.State != atoll.Running {
+		if w.Repo != nil && !offline {
+			look("what was fetched", s.readLedger(ctx, w, nil))
+		}
 		return s, ctx.Err()
 	}
 	s.Started, s.SSH = i.Started, w.Name()+sshd.Domain
@@ -262,17 +297,20 @@ func (s *projectStatus) readWorktrees(ctx context.Context, w *pairing.Pair) erro
 	return nil
 }
 
-// readPending finds out what a sync would bring.
+// readPending finds out what a sync would bring, and reads the ledger.
 func (s *projectStatus) readPending(ctx context.Context, w *pairing.Pair) error {
 	res, err := w.Repo.Sync(ctx, w.Sandbox, project.FetchOptions{Name: w.Name(), DryRun: true, ImportedTree: w.Info.Labels[project.LabelImported]})
-	if res != nil {
-		s.Sync.Looked, s.Sync.Commits, s.Sync.Files, s.Sync.Uncommitted = true, res.Commits, res.Files, res.PendingWork
+	if res == nil {
+		return err
 	}
+	if lerr := s.readLedger(ctx, w, res); lerr != nil {
+		return errors.Join(lerr, err)
+	}
+	s.Sync.Files = res.Files
 	switch {
 	case errors.Is(err, project.ErrNoNewWork):
-		s.Sync.Looked = true
 		return nil
-	case res != nil && errors.Is(err, atoll.ErrState):
+	case errors.Is(err, atoll.ErrState):
 		var op *atoll.Error
 		if errors.As(err, &op) {
 			err = op.Err
@@ -281,6 +319,15 @@ func (s *projectStatus) readPending(ctx context.Context, w *pairing.Pair) error 
 		return nil
 	}
 	return err
+}
+
+// readLedger reads the ledger, with the result of a dry run of a sync if the sandbox runs.
+func (s *projectStatus) readLedger(ctx context.Context, w *pairing.Pair, res *project.SyncResult) (err error) {
+	if s.Ledger, err = w.Repo.ReadLedger(ctx, w.Name(), res); err != nil {
+		return err
+	}
+	s.Sync.Looked, s.Sync.Commits, s.Sync.Uncommitted, s.Sync.stashes = s.Ledger.Live, s.Ledger.Commits, s.Ledger.Work, s.Ledger.Stashes
+	return nil
 }
 
 // formatRows formats the fields for users.
@@ -339,6 +386,7 @@ func (s *projectStatus) formatRows() [][]string {
 	if s.Sync.Mode != "" {
 		rows = append(rows, []string{"sync", s.Sync.formatStatus()})
 	}
+	rows = append(rows, pairing.FormatLedger(s.Ledger)...)
 	for _, p := range s.Problems {
 		rows = append(rows, []string{"!", strings.Join(strings.Fields(p), " ")})
 	}
@@ -389,6 +437,9 @@ func (s syncStatus) formatStatus() string {
 	}
 	if s.Uncommitted {
 		waits = append(waits, "uncommitted work")
+	}
+	if s.stashes > 0 {
+		waits = append(waits, fmt.Sprintf("stashes: %d (saved by 'atoll down')", s.stashes))
 	}
 	switch {
 	case !s.Looked:

@@ -1,0 +1,346 @@
+package project
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Relation compares a branch of a sandbox with the host's branch of the same name.
+type Relation string
+
+// The relations.
+const (
+	Equal         Relation = "equal"
+	Ahead         Relation = "ahead"          // the sandbox has commits that the host's branch does not have
+	Behind        Relation = "behind"         // the reverse
+	Diverged      Relation = "diverged"       // both
+	OnlyInside    Relation = "only-inside"    // the host has no such branch
+	OnlyHost      Relation = "only-host"      // it was never imported
+	RemovedInside Relation = "removed-inside" // it was imported, and the sandbox has no such branch now
+	RemovedHost   Relation = "removed-host"   // it was imported, and the host has no such branch now
+)
+
+// BranchState is the state of one branch, or of the detached HEAD of a working tree, on both sides.
+// Commits are empty where there is no such branch.
+type BranchState struct {
+	Repository string   `json:"repository,omitempty"` // path of a nested repository; empty: the project's own
+	Name       string   `json:"name"`                 // safe to print; "head/TREE": the detached HEAD of a working tree
+	Relation   Relation `json:"relation"`
+	Home       bool     `json:"home"`   // branches or tags of the host contain all commits of the sandbox's branch
+	Ahead      int      `json:"ahead"`  // commits of the sandbox that the host's branch does not have
+	Behind     int      `json:"behind"` // the reverse
+
+	Host     string `json:"host,omitempty"`     // commit of the host's branch
+	Sandbox  string `json:"sandbox,omitempty"`  // commit of the sandbox's branch
+	Imported string `json:"imported,omitempty"` // commit of the host that was last brought into the sandbox
+	Synced   string `json:"synced,omitempty"`   // commit that was last fetched
+	Rescue   string `json:"rescue,omitempty"`   // ref of the newest rescue of this branch
+
+	HostTree     string `json:"host_tree,omitempty"`    // working tree of the host that is on the branch
+	SandboxTree  string `json:"sandbox_tree,omitempty"` // working tree inside; safe to print
+	HostDirty    bool   `json:"host_dirty"`             // it has uncommitted changes or untracked files
+	SandboxDirty bool   `json:"sandbox_dirty"`
+}
+
+// Ledger is the state of all branches and working trees of a project on the host and in one sandbox.
+type Ledger struct {
+	Live       bool          `json:"live"`                  // the sandbox was examined; false: this is what was fetched from it
+	Branch     string        `json:"branch,omitempty"`      // of the sandbox's main working tree, safe to print
+	HostBranch string        `json:"host_branch,omitempty"` // of the host's working tree
+	Branches   []BranchState `json:"branches"`
+	Commits    int           `json:"commits"`     // commits of the sandbox that no branch or tag of the host has
+	Work       bool          `json:"uncommitted"` // uncommitted work that was not imported and that the host's files do not have
+	Stashes    int           `json:"stashes"`     // stashes inside that are in no rescue
+	Rescued    time.Time     `json:"rescued,omitzero"`
+}
+
+// IsHome reports whether the host has all work of the sandbox.
+func (l *Ledger) IsHome() bool { return l.Commits == 0 && !l.Work && l.Stashes == 0 }
+
+// Pending returns the branches whose commits the host's branches and tags do not have.
+func (l *Ledger) Pending() []BranchState { return PendingBranches(l.Branches) }
+
+// PendingBranches returns the branches whose commits the host's branches and tags do not have.
+func PendingBranches(all []BranchState) []BranchState {
+	var list []BranchState
+	for _, b := range all {
+		if b.Sandbox != "" && !b.Home {
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+// insideTip is a branch or a detached HEAD of a sandbox.
+type insideTip struct{ kind, name, object string }
+
+// compareBranches sets the states of all branches of one repository. isNested is a repository whose
+// work is never merged into branches of the host: there all refs count as home.
+func (r *Repo) compareBranches(ctx context.Context, q *quarantine, w *remoteState, isNested bool) error {
+	host := map[string]string{}
+	var err error
+	if !strings.Contains(w.names.base, "/"+kindNested) {
+		if host, err = r.listRefs(ctx, "refs/heads/"); err != nil {
+			return err
+		}
+	}
+	fetched, err := r.listRefs(ctx, w.names.base)
+	if err != nil {
+		return err
+	}
+	inside := make(map[string]bool)
+	for _, t := range w.tips {
+		switch t.kind {
+		case kindBranch, kindHead:
+		default:
+			continue
+		}
+		b := BranchState{Name: printable(t.kind + t.name), Sandbox: t.object, SandboxTree: w.trees[t.kind+t.name], SandboxDirty: w.dirty[t.kind+t.name]}
+		if t.kind == kindBranch {
+			inside[t.name] = true
+			b.Host, b.Imported, b.Synced = host["refs/heads/"+t.name], fetched[w.names.base+importedHeads+t.name], fetched[w.names.base+t.name]
+		} else {
+			b.Synced = fetched[w.names.base+kindHead+t.name]
+		}
+		w.Branches = append(w.Branches, b)
+	}
+	for ref, object := range host {
+		if name := strings.TrimPrefix(ref, "refs/heads/"); !inside[name] {
+			b := BranchState{Name: printable(name), Relation: OnlyHost, Host: object, Home: true, Imported: fetched[w.names.base+importedHeads+name], Synced: fetched[w.names.base+name]}
+			if b.Imported != "" {
+				b.Relation = RemovedInside
+			}
+			w.Branches = append(w.Branches, b)
+		}
+	}
+	slices.SortFunc(w.Branches, func(a, b BranchState) int { return cmp.Compare(a.Name, b.Name) })
+	return q.countBranches(ctx, w, isNested)
+}
+
+// countBranches sets the relations and counts of the branches that are inside.
+func (q *quarantine) countBranches(ctx context.Context, w *remoteState, isNested bool) error {
+	known := []string{"--not", "--branches", "--tags"}
+	if isNested {
+		known = []string{"--not", "--all"}
+	} else if head, err := q.repo.resolveRevision(ctx, "HEAD^{commit}"); err != nil {
+		return err
+	} else if head != "" {
+		known = append(known, head)
+	}
+	var tips []string
+	for _, b := range w.Branches {
+		if b.Sandbox != "" && b.Sandbox != b.Host {
+			tips = append(tips, b.Sandbox)
+		}
+	}
+	if len(tips) > 0 {
+		n, err := q.count(ctx, append(tips, known...)...)
+		if err != nil {
+			return err
+		}
+		w.PendingCommits = n
+	}
+	for i := range w.Branches {
+		if b := &w.Branches[i]; b.Sandbox != "" {
+			if err := q.compareBranch(ctx, b, w.PendingCommits == 0, known); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// compareBranch sets the relation and the counts of one branch. allHome: no commit of any branch is pending.
+func (q *quarantine) compareBranch(ctx context.Context, b *BranchState, allHome bool, known []string) error {
+	if b.Sandbox == b.Host {
+		b.Relation, b.Home = Equal, true
+		return nil
+	}
+	pending := 0
+	var err error
+	if !allHome {
+		if pending, err = q.count(ctx, append([]string{b.Sandbox}, known...)...); err != nil {
+			return err
+		}
+	}
+	b.Home = pending == 0
+	if b.Host == "" {
+		b.Relation, b.Ahead = OnlyInside, pending
+		if b.Imported != "" {
+			b.Relation = RemovedHost
+		}
+		return nil
+	}
+	out, err := q.runOutput(ctx, "rev-list", "--count", "--left-right", b.Sandbox+"..."+b.Host)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Sscan(out, &b.Ahead, &b.Behind); err != nil {
+		return fmt.Errorf("git rev-list printed %q: %w", printable(out), err)
+	}
+	switch {
+	case b.Behind == 0:
+		b.Relation = Ahead
+	case b.Ahead == 0:
+		b.Relation = Behind
+	default:
+		b.Relation = Diverged
+	}
+	return nil
+}
+
+// count returns the number of commits that 'git rev-list' selects.
+func (q *quarantine) count(ctx context.Context, revs ...string) (int, error) {
+	out, err := q.runOutput(ctx, append([]string{"rev-list", "--count"}, revs...)...)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(out))
+}
+
+// ReadLedger returns the ledger of a sandbox. got is the result of a sync or its dry run just before; nil:
+// the sandbox does not run, and the ledger is read from what was fetched from it.
+func (r *Repo) ReadLedger(ctx context.Context, name string, got *SyncResult) (*Ledger, error) {
+	if err := checkSandboxName(name); err != nil {
+		return nil, err
+	}
+	l := &Ledger{Live: got != nil}
+	if got == nil {
+		w, err := r.readFetched(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		got = &SyncResult{FetchResult: w.FetchResult}
+	}
+	l.Branch, l.Work = printable(got.Branch), got.PendingWork
+	l.addRepository("", &got.FetchResult)
+	head, err := r.Head(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l.HostBranch = head.Branch
+	if err := r.addHostTrees(ctx, l); err != nil {
+		return nil, err
+	}
+	return l, r.addRescues(ctx, name, l, got.stashes)
+}
+
+// addRepository adds the branches of a repository and its nested ones.
+func (l *Ledger) addRepository(where string, got *FetchResult) {
+	l.Commits += got.PendingCommits
+	l.Branches = slices.Grow(l.Branches, len(got.Branches)+1)
+	for _, b := range got.Branches {
+		b.Repository = where
+		l.Branches = append(l.Branches, b)
+	}
+	if l.Branches == nil {
+		l.Branches = []BranchState{}
+	}
+	names := make([]string, 0, len(got.Modules))
+	for name := range got.Modules {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		m := got.Modules[name]
+		l.addRepository(name, &m)
+	}
+}
+
+// readFetched returns the state of a sandbox as it was last fetched or rescued.
+func (r *Repo) readFetched(ctx context.Context, name string) (*remoteState, error) {
+	base := refPrefix(name)
+	refs, err := r.listRefs(ctx, base)
+	if err != nil {
+		return nil, err
+	}
+	w := newRemoteState(base)
+	for ref, object := range refs {
+		at := strings.TrimPrefix(ref, base)
+		work, isWork := strings.CutPrefix(at, kindWork)
+		tree, isHead := strings.CutPrefix(at, kindHead)
+		switch {
+		case isWork:
+			w.dirty[work] = true
+		case isHead:
+			w.tips = append(w.tips, insideTip{kindHead, tree, object})
+		case !slices.ContainsFunc(refKinds, func(k string) bool { return strings.HasPrefix(at, k) }):
+			w.tips = append(w.tips, insideTip{kindBranch, at, object})
+		}
+	}
+	q := &quarantine{host: r.host.withEnv(allocLimit), repo: r}
+	return w, r.compareBranches(ctx, q, w, false)
+}
+
+// addHostTrees adds the working trees of the host.
+func (r *Repo) addHostTrees(ctx context.Context, l *Ledger) error {
+	out, err := r.host.runOutput(ctx, "worktree", "list", "--porcelain", "-z")
+	if err != nil {
+		return err
+	}
+	trees, err := parseTrees(out, "\x00")
+	if err != nil {
+		return err
+	}
+	for _, t := range trees {
+		i := slices.IndexFunc(l.Branches, func(b BranchState) bool {
+			return b.Repository == "" && t.Branch != "" && b.Name == printable(t.Branch)
+		})
+		if i < 0 {
+			continue
+		}
+		git := r.host
+		if t.Path != r.Dir {
+			git.dir, git.gitDir, git.workTree = t.Path, "", ""
+		}
+		dirty, err := git.runOutput(ctx, "status", "--porcelain=v1", "-z", "--untracked-files=normal", "--no-renames")
+		if err != nil {
+			return err
+		}
+		l.Branches[i].HostTree, l.Branches[i].HostDirty = t.Path, dirty != ""
+	}
+	return nil
+}
+
+// addRescues adds the newest rescue of each branch, and counts the stashes that are in none.
+func (r *Repo) addRescues(ctx context.Context, name string, l *Ledger, stashes []string) error {
+	prefix := refPrefix(name) + kindRescue
+	refs, err := r.listRefs(ctx, prefix)
+	if err != nil {
+		return err
+	}
+	saved := make(map[string]bool)
+	newest := make(map[string]string) // ref by name
+	for ref, object := range refs {
+		at, what, _ := strings.Cut(strings.TrimPrefix(ref, prefix), "/")
+		when, err := time.Parse(rescueTimeFormat, at)
+		if err != nil {
+			continue
+		}
+		if when.After(l.Rescued) {
+			l.Rescued = when
+		}
+		if strings.HasPrefix(what, kindStash) {
+			saved[object] = true
+		}
+		if ref > newest[what] { // the time sorts
+			newest[what] = ref
+		}
+	}
+	for i, b := range l.Branches {
+		if b.Repository == "" {
+			l.Branches[i].Rescue = newest[b.Name]
+		}
+	}
+	for _, s := range stashes {
+		if !saved[s] {
+			l.Stashes++
+		}
+	}
+	return nil
+}
