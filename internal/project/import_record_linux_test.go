@@ -230,7 +230,8 @@ func TestWentInTwice(t *testing.T) {
 	git(t, dir, "checkout", "-q", "a.txt")
 	reset(t, sb)
 	carryAndKeep(t, r, sb) // nothing
-	same(t, "what is kept of it", git(t, dir, "for-each-ref", "refs/sandbox/box/carried"), "")
+	same(t, "the imported work that is kept", git(t, dir, "for-each-ref", "refs/sandbox/box/carried/work"), "")
+	same(t, "the imported branches", git(t, dir, "for-each-ref", "--format=%(refname) %(objectname)", "refs/sandbox/box/carried"), "refs/sandbox/box/carried/heads/main "+git(t, dir, "rev-parse", "main"))
 }
 
 // TestWhatWentInOfALinkedTree: each working tree has its own.
