@@ -13,6 +13,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 	"github.com/atoll-sandbox/atoll/test/browser"
 )
 
@@ -34,13 +35,11 @@ func TestConsole(t *testing.T) {
 	b := browser.Start(t)
 	s := newTestServer(t)
 	c := &consoleTest{T: t, s: s, all: s.fleet.Account(fleet.LocalCaller())}
-	if name := os.Getenv("ATOLL_AXE"); name != "" {
-		source, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.axe = string(source)
+	source, err := os.ReadFile(testenv.Program(t, "axe", "ATOLL_AXE"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	c.axe = string(source)
 	secret := s.createToken(atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeAdmin}}).Secret
 	parent := t
 	t.Cleanup(c.removeSandboxes)
@@ -100,7 +99,7 @@ func (c *consoleTest) inspect(name string) {
 				c.Errorf("%s at %d pixels: the page is %d pixels too wide", name, width, over)
 			}
 			c.p.Screenshot(fmt.Sprintf("console-%s-%s-%d", name, theme, width))
-			if c.axe != "" && width != 768 {
+			if width != 768 {
 				c.checkAccessible(fmt.Sprintf("%s, %s, %d", name, theme, width))
 			}
 		}

@@ -67,7 +67,7 @@ func describeOrganization(a *fleet.Account) map[string]any {
 	}
 }
 
-// registerUnsupported registers the routes of what atoll does not have, which answer 501 with a reason.
+// registerUnsupported registers routes that answer 501 with a reason.
 func (s *Server) registerUnsupported() {
 	refuse := func(format string) func(c *call) error {
 		return func(*call) error { return unsupportedError("%s", format) }

@@ -41,64 +41,87 @@ const ownImages = "daytonaio/"
 // parseDockerfile parses the Dockerfile of a client. Instructions that need files of the client, or that
 // atoll has no term for, are refused.
 func parseDockerfile(in *buildInfo) (*buildPlan, error) {
-	p := &buildPlan{}
 	if len(in.ContextHashes) > 0 {
 		return nil, unsupportedError("contextHashes: files of the client in an image")
 	}
 	text := strings.ReplaceAll(strings.ReplaceAll(in.DockerfileContent, "\r\n", "\n"), "\\\n", " ")
-	from, user := false, ""
+	r := &dockerfileReader{}
 	for line := range strings.SplitSeq(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' {
 			continue
 		}
 		word, rest, _ := strings.Cut(line, " ")
-		word, rest = strings.ToUpper(word), strings.TrimSpace(rest)
-		if !from && word != "FROM" && word != "ARG" {
-			return nil, invalidError("the Dockerfile must begin with FROM")
-		}
-		switch word {
-		case "FROM":
-			if from {
-				return nil, unsupportedError("a Dockerfile with several stages")
-			}
-			image := strings.Fields(rest)
-			if len(image) != 1 {
-				return nil, unsupportedError("FROM %s", shortenText(rest))
-			}
-			from = true
-			if p.image = image[0]; strings.HasPrefix(p.image, ownImages) {
-				p.image = ""
-			}
-		case "RUN":
-			st := buildStep{command: rest, dir: p.dir, user: user, env: slices.Clone(p.env)}
-			if strings.HasPrefix(rest, "[") && json.Unmarshal([]byte(rest), &st.args) == nil && len(st.args) > 0 {
-				st.command = ""
-			}
-			p.steps = append(p.steps, st)
-		case "ENV":
-			env, err := parseEnv(rest)
-			if err != nil {
-				return nil, err
-			}
-			p.env = append(p.env, env...)
-		case "WORKDIR":
-			p.dir = path.Join("/", p.dir, rest)
-			if path.IsAbs(rest) {
-				p.dir = path.Clean(rest)
-			}
-			p.steps = append(p.steps, buildStep{args: []string{"mkdir", "-p", "--", p.dir}})
-		case "USER":
-			user = rest
-		case "LABEL", "EXPOSE", "MAINTAINER", "STOPSIGNAL", "SHELL":
-		default:
-			return nil, unsupportedError("%s in a Dockerfile", shortenText(word))
+		if err := r.readInstruction(strings.ToUpper(word), strings.TrimSpace(rest)); err != nil {
+			return nil, err
 		}
 	}
-	if !from {
-		return nil, invalidError("the Dockerfile must begin with FROM")
+	if !r.from {
+		return nil, errNoFrom
 	}
-	return p, nil
+	return &r.plan, nil
+}
+
+// errNoFrom is the error of a Dockerfile without an image.
+var errNoFrom = invalidError("the Dockerfile must begin with FROM")
+
+// dockerfileReader reads the instructions of a Dockerfile into a plan.
+type dockerfileReader struct {
+	plan buildPlan
+	from bool   // FROM was read
+	user string // of the next steps
+}
+
+// readInstruction adds an instruction to the plan.
+func (r *dockerfileReader) readInstruction(word, rest string) error {
+	p := &r.plan
+	if !r.from && word != "FROM" && word != "ARG" {
+		return errNoFrom
+	}
+	switch word {
+	case "FROM":
+		return r.readFrom(rest)
+	case "RUN":
+		st := buildStep{command: rest, dir: p.dir, user: r.user, env: slices.Clone(p.env)}
+		if strings.HasPrefix(rest, "[") && json.Unmarshal([]byte(rest), &st.args) == nil && len(st.args) > 0 {
+			st.command = ""
+		}
+		p.steps = append(p.steps, st)
+	case "ENV":
+		env, err := parseEnv(rest)
+		if err != nil {
+			return err
+		}
+		p.env = append(p.env, env...)
+	case "WORKDIR":
+		p.dir = path.Join("/", p.dir, rest)
+		if path.IsAbs(rest) {
+			p.dir = path.Clean(rest)
+		}
+		p.steps = append(p.steps, buildStep{args: []string{"mkdir", "-p", "--", p.dir}})
+	case "USER":
+		r.user = rest
+	case "LABEL", "EXPOSE", "MAINTAINER", "STOPSIGNAL": // they change no sandbox
+	default:
+		return unsupportedError("%s in a Dockerfile", shortenText(word))
+	}
+	return nil
+}
+
+// readFrom sets the image of the plan.
+func (r *dockerfileReader) readFrom(rest string) error {
+	if r.from {
+		return unsupportedError("a Dockerfile with several stages")
+	}
+	image := strings.Fields(rest)
+	if len(image) != 1 {
+		return unsupportedError("FROM %s", shortenText(rest))
+	}
+	r.from = true
+	if !strings.HasPrefix(image[0], ownImages) {
+		r.plan.image = image[0]
+	}
+	return nil
 }
 
 // parseEnv parses the rest of ENV: "K=V K2=\"V 2\"", or "K V".

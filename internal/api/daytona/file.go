@@ -100,7 +100,7 @@ func (s *Server) listFiles(c *call, sb *fleet.Sandbox) error {
 	return c.writeJSON(http.StatusOK, list)
 }
 
-// addFiles adds the files of a directory, whose paths are relative to the one that is listed.
+// addFiles adds the files of a directory, with paths relative to the listed directory.
 func addFiles(ctx context.Context, sb *fleet.Sandbox, list *[]fileInfo, dir, below string, depth int) error {
 	infos, err := atoll.ReadDir(ctx, sb, path.Join(dir, below))
 	if err != nil {

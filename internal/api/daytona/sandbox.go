@@ -460,7 +460,7 @@ func writePage[T any](c *call, list []T) error {
 	return c.writeJSON(http.StatusOK, map[string]any{"items": items, "total": len(list), "page": page, "totalPages": (len(list) + limit - 1) / limit})
 }
 
-// getParent answers with the sandbox of which a sandbox is a fork.
+// getParent answers with the parent of a fork.
 func (s *Server) getParent(c *call, sb *fleet.Sandbox) error {
 	parent, err := c.openKey(c.r.Context(), sb.Labels()[labelParent])
 	if err != nil {
@@ -469,7 +469,7 @@ func (s *Server) getParent(c *call, sb *fleet.Sandbox) error {
 	return s.writeSandbox(c, parent)
 }
 
-// listAncestors answers with the sandboxes of which a sandbox is a fork, the nearest first.
+// listAncestors answers with the ancestors of a fork, its parent first.
 func (s *Server) listAncestors(c *call, sb *fleet.Sandbox) error {
 	ctx := c.r.Context()
 	list := []*sandbox{}

@@ -261,7 +261,7 @@ func (s *Server) createSnapshot(c *call) error {
 	return c.writeJSON(http.StatusOK, b.describe())
 }
 
-// findSnapshot describes a snapshot by its id or name, also one that is not ready.
+// findSnapshot describes a snapshot by its id or name, even if it is not ready.
 func (s *Server) findSnapshot(c *call) (*snapshot, error) {
 	key := c.r.PathValue("id")
 	info, err := findReadySnapshot(c.r.Context(), c.a, key)
