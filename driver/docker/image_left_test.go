@@ -111,13 +111,19 @@ func TestLateImageIsRemoved(t *testing.T) {
 				testenv.Poll(appearing, func() bool { return len(listSandboxImages(t, c)) > before })
 				cancel()
 			}
-			if list, err := d.List(t.Context()); err != nil || len(list) != 1 {
-				t.Errorf("List: %+v, %v", list, err)
-			}
-			snapshots, err := atoll.Snapshots(t.Context(), sb)
-			if err != nil {
-				t.Fatal(err)
-			}
+			var snapshots []atoll.SnapshotInfo
+			removing, cancel := context.WithTimeout(t.Context(), 30*time.Second) // an engine that is not done refuses; the next List tries again
+			defer cancel()
+			testenv.Poll(removing, func() bool {
+				list, err := d.List(t.Context())
+				if err != nil || len(list) != 1 {
+					t.Fatalf("List: %+v, %v", list, err)
+				}
+				if snapshots, err = atoll.Snapshots(t.Context(), sb); err != nil {
+					t.Fatal(err)
+				}
+				return len(listSandboxImages(t, c)) == before+len(snapshots)
+			})
 			if after := listSandboxImages(t, c); len(after) != before+len(snapshots) {
 				t.Errorf("there are %d snapshots, and the images %v", len(snapshots), after)
 			}
