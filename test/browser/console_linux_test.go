@@ -3,6 +3,7 @@ package browser_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -218,22 +219,33 @@ func (c *consoleTest) testOverview() {
 	c.p.Wait(`!document.querySelector('[data-id="` + other.ID() + `"]')`)
 }
 
-// read returns a file of the sandbox made; "" if there is none.
+// read returns a file of the sandbox made; "" if there is none, or while the sandbox is being restored.
 func (c *consoleTest) read(name string) string {
-	return c.output("cat " + name + " 2>/dev/null")
+	c.Helper()
+	text, err := c.exec("cat " + name + " 2>/dev/null")
+	if err != nil && !errors.Is(err, atoll.ErrUnavailable) && !errors.Is(err, atoll.ErrState) {
+		c.Fatal(err)
+	}
+	return text
 }
 
+// output returns the output of a command in the sandbox made.
 func (c *consoleTest) output(shell string) string {
 	c.Helper()
+	text, err := c.exec(shell)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return text
+}
+
+func (c *consoleTest) exec(shell string) (string, error) {
 	sb, err := c.all.Open(c.Context(), "made")
 	if err != nil {
-		c.Fatal(err)
+		return "", err
 	}
 	exit, err := sb.Exec(c.Context(), atoll.Cmd{Shell: shell})
-	if err != nil {
-		c.Fatal(err)
-	}
-	return string(exit.Stdout)
+	return string(exit.Stdout), err
 }
 
 func (c *consoleTest) testFiles() {
