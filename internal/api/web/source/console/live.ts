@@ -157,16 +157,20 @@ export class Live {
     for (const m of [this.sandboxes, this.usage, this.denied, this.ports, this.times]) m.delete(id)
   }
 
-  /** Reads a sandbox again soon, together with others. */
+  /** Reads a sandbox again soon, together with others. Only one reading runs at a time, so that no older answer replaces a newer one. */
   refresh(id: string): void {
     this.stale.add(id)
-    this.reading ??= setTimeout(() => void this.readStale(), 20)
+    this.reading ??= setTimeout(() => void this.readAllStale(), 20)
+  }
+
+  private async readAllStale(): Promise<void> {
+    while (this.stale.size) await this.readStale()
+    this.reading = undefined
   }
 
   private async readStale(): Promise<void> {
     const ids = [...this.stale]
     this.stale.clear()
-    this.reading = undefined
     if (ids.length > 5) return void (await this.load().catch(() => undefined))
     for (const id of ids) {
       try {

@@ -35,7 +35,7 @@ export function useSandboxActs(): (act: Act, list: Sandbox[]) => Promise<void> {
 export function Acts({ s }: { s: Sandbox }) {
   const act = useSandboxActs()
   const name = label(s.name || s.id, 40)
-  return <span class="acts">{(Object.keys(possible) as Act[]).filter((a) => possible[a](s)).map((a) => <button class={a === 'remove' ? 'danger' : ''} aria-label={`${a} ${name}`} onClick={() => void act(a, [s])}>{a}</button>)}</span>
+  return <span class="acts">{(Object.keys(possible) as Act[]).filter((a) => possible[a](s)).map((a) => <button key={a} class={a === 'remove' ? 'danger' : ''} aria-label={`${a} ${name}`} onClick={() => void act(a, [s])}>{a}</button>)}</span>
 }
 
 export function Ports({ id }: { id: string }) {
