@@ -20,8 +20,8 @@ type Rescued struct {
 
 // Rescue saves everything that git has in a sandbox to refs/sandbox/NAME/rescue/TIME/…: all branches,
 // tags, stashes, and the uncommitted work of every working tree, also of nested repositories. It is for
-// callers that are about to remove the sandbox; they must not if it fails. The refs of a fetch change in
-// the same transaction, so that Merge never takes older work than a rescue has. Files that git ignores are not
+// callers that are about to remove the sandbox; they must not if it fails. The branches of a
+// fetch change in the same transaction, so that Merge takes the newest commits. Files that git ignores are not
 // saved. Commits that the host has on its own branches or tags are left out. ErrNoNewWork: there is nothing
 // to save, or nothing was imported.
 func (r *Repo) Rescue(ctx context.Context, sb atoll.Sandbox, f FetchOptions) (Rescued, error) {

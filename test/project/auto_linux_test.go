@@ -47,7 +47,7 @@ func TestAutoSync(t *testing.T) {
 	}
 
 	agent("1")
-	if left, err := filepath.Glob(w.joinPath("h/sync/*")); err != nil || len(left) > 0 || w.runGit("r", "for-each-ref", "refs/sandbox") != "" {
+	if left, err := filepath.Glob(w.joinPath("h/sync/*")); err != nil || len(left) > 0 || w.runGit("r", "for-each-ref", "refs/sandbox/r/main", "refs/sandbox/r/wip") != "" {
 		t.Fatalf("manual: a watcher runs: %q, %v", left, err)
 	}
 	mode("auto-commit")

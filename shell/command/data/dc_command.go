@@ -44,6 +44,9 @@ func (vm *dcVM) runRegisterCommand(c, name byte) {
 	}
 }
 
+// dcElementCost is the memory of an element of an array in bytes, without its value: the map is copied when it grows.
+const dcElementCost = 160
+
 // storeElement stores a value in the array of a register.
 func (vm *dcVM) storeElement(r *dcRegister) {
 	if len(vm.stack) < 2 {
@@ -64,9 +67,9 @@ func (vm *dcVM) storeElement(r *dcRegister) {
 		r.arrays[top] = make(map[int]dcValue)
 	}
 	if old, ok := r.arrays[top][int(i.Int64())]; ok {
-		vm.p.Free(old.memoryCost())
+		vm.p.Free(old.memoryCost() + dcElementCost)
 	}
-	vm.p.Alloc(v[0].memoryCost())
+	vm.p.Alloc(v[0].memoryCost() + dcElementCost)
 	r.arrays[top][int(i.Int64())] = v[0]
 }
 
