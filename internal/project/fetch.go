@@ -242,7 +242,7 @@ func (r *Repo) receiveObjects(ctx context.Context, g guest, q *quarantine, w *re
 // losesCommit reports whether an update of a rescue would leave uncommitted work that was fetched, or a branch that is
 // gone inside, without a ref. Other commits that are replaced stay in the reflog, as in a fetch.
 func losesCommit(u Update) bool {
-	return u.Old != "" && (u.New == "" || u.Force && strings.Contains(u.Ref, "/"+kindWork))
+	return u.Old != "" && (u.New == "" || strings.Contains(u.Ref, "/"+kindWork))
 }
 
 // maxKnown is the largest number of the host's commits that a sandbox is asked for.
