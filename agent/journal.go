@@ -117,7 +117,7 @@ func (j *journal) close() error {
 	return errors.Join(errs...)
 }
 
-// addInput records an input before the Conversation is told.
+// addInput records an input before the Conversation receives it.
 func (j *journal) addInput(in sessionInput) error {
 	b, err := json.Marshal(in)
 	if err == nil {

@@ -52,7 +52,7 @@ func (f *Fleet) checkHealth(ctx context.Context, rows []row) (outdated bool) {
 	return outdated
 }
 
-// checkDriver reconciles the rows of one driver that differ from what it says, and reports whether there are
+// checkDriver reconciles the rows of one driver that differ from its list, and reports whether there are
 // any. A driver that can only list all its sandboxes is asked once in healthInterval, about all of them.
 func (f *Fleet) checkDriver(ctx context.Context, b *driverState, rows map[string]row) (outdated bool) {
 	reader, fast := b.impl.(atoll.StatusReader)

@@ -83,7 +83,7 @@ type Server struct {
 	usage    Usage     // guarded by mu
 }
 
-// Usage is the server's own count of what it has answered.
+// Usage is the usage of all answers, counted by the server.
 type Usage struct {
 	Requests      int64 // with a whole answer
 	Input, Output int64 // tokens of these

@@ -212,7 +212,7 @@ func scan(file io.ReaderAt, size int64, f func([]entryAt) error) error {
 	return nil
 }
 
-// unlessEOF returns err, or nil if it says that the file has ended.
+// unlessEOF returns err, or nil if it is the end of the file.
 func unlessEOF(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil
