@@ -112,7 +112,7 @@ func TestClaudeFollowUpPrompts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkOutcome(t, r, res, agent.Aborted, "")
+		checkOutcome(t, r, res, agent.Aborted, "aborted")
 		session := res.Session
 		for _, word := range []string{"second", "third"} {
 			start := time.Now()
@@ -182,7 +182,7 @@ func TestClaudeIsKilled(t *testing.T) {
 		waitForProcesses(t, sb, "sleep_98700", 3)
 		cancel()
 		res := <-done
-		checkOutcome(t, r, res, agent.Aborted, "")
+		checkOutcome(t, r, res, agent.Aborted, "aborted")
 		r.checkLaws()
 		if left := append(findProcesses(t, sb, "sleep"), findProcesses(t, sb, "claude")...); len(left) != 0 {
 			t.Errorf("still there: %q", left)
