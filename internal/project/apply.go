@@ -138,7 +138,7 @@ func (q *quarantine) checkNothingNew(ctx context.Context, res *SyncResult) error
 	if len(revs) == 2 {
 		return ErrNoNewWork
 	}
-	out, err := q.runOutput(ctx, append(revs, "--not", "--branches", "--tags")...)
+	out, err := q.runOutput(ctx, append(revs, notHome...)...)
 	if err == nil && out == "" {
 		err = ErrNoNewWork
 	}

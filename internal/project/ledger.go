@@ -31,7 +31,7 @@ type BranchState struct {
 	Repository string   `json:"repository,omitempty"` // path of a nested repository; empty: the project's own
 	Name       string   `json:"name"`                 // safe to print; "head/TREE": the detached HEAD of a working tree
 	Relation   Relation `json:"relation"`
-	Home       bool     `json:"home"`   // branches or tags of the host contain all commits of the sandbox's branch
+	Home       bool     `json:"home"`   // branches, tags or remote-tracking branches of the host contain all commits of the sandbox's branch
 	Ahead      int      `json:"ahead"`  // commits of the sandbox that the host's branch does not have
 	Behind     int      `json:"behind"` // the reverse
 
@@ -122,9 +122,13 @@ func (r *Repo) compareBranches(ctx context.Context, q *quarantine, w *remoteStat
 	return q.countBranches(ctx, w, isNested)
 }
 
+// notHome selects, for 'git rev-list', the commits that are on no branch, tag or remote-tracking branch of the
+// host. Remotes of sandboxes do not count.
+var notHome = []string{"--not", "--branches", "--tags", "--exclude=sandbox-*", "--remotes"}
+
 // countBranches sets the relations and counts of the branches that are inside.
 func (q *quarantine) countBranches(ctx context.Context, w *remoteState, isNested bool) error {
-	known := []string{"--not", "--branches", "--tags"}
+	known := slices.Clone(notHome)
 	if isNested {
 		known = []string{"--not", "--all"}
 	} else if head, err := q.repo.resolveRevision(ctx, "HEAD^{commit}"); err != nil {
