@@ -167,7 +167,7 @@ func ExplainRefusal(a *app.App, w *Pair, err error) error {
 	case errors.Is(err, project.ErrDirty):
 		next = "it was fetched, and nothing of yours has changed; 'git stash' puts your work aside"
 	case errors.Is(err, project.ErrDiverged):
-		next = fmt.Sprintf("it was fetched; 'atoll diff %[1]s' shows it, 'atoll merge %[1]s' joins the two", name)
+		next = fmt.Sprintf("it was fetched; 'atoll diff %[1]s' shows it, 'atoll merge %[1]s' joins the two here, 'atoll update %[1]s --merge' in the sandbox", name)
 	case errors.Is(err, project.ErrConflict):
 		next = "nothing of yours has changed; 'git merge' joins by hand what is in refs/sandbox/" + name + ", or let the agent take up your commits first"
 	case errors.Is(err, project.ErrDetached):

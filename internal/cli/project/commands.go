@@ -18,6 +18,7 @@ func Commands(a *app.App) []app.Entry {
 		{Name: "status", New: c.statusCommand},
 		{Name: "init", New: c.initCommand},
 		{Name: "sync", New: c.syncCommand},
+		{Name: "update", New: c.updateCommand},
 		{Name: "diff", New: c.diffCommand},
 		{Name: "log", New: c.logCommand},
 		{Name: "merge", New: c.mergeCommand},
