@@ -22,3 +22,5 @@ for ((i=0;i<50000;i++)); do declare v$i=1; done; for ((i=0;i<200;i++)); do sleep
 shopt -s expand_aliases; for ((i=0;i<20000;i++)); do alias a$i=1; done; for ((i=0;i<200;i++)); do sleep 100 & alias b=$i; done; wait
 f=$(printf ':;%.0s' {1..100000}); for ((i=0;i<1000;i++)); do eval "f$i() { $f }"; done
 for ((i=0;i<15000;i++)); do complete -W a a$i; done; for ((i=0;i<200;i++)); do sleep 100 & complete -W a b$i; done; wait
+head -c 9000885 /dev/zero | numfmt --to=si | wc -c
+head -c 9000885 /dev/zero | factor 2>&1 | wc -c

@@ -59,6 +59,7 @@ func printFactors(p *kernel.Proc, s string, exponents bool) bool {
 		n, ok = new(big.Int).SetString(t, 10)
 	}
 	if !ok {
+		defer quoting.ChargeMessage(p, s)()
 		p.Errorf("%s is not a valid positive integer", quoting.QuoteWord(s))
 		return false
 	}
