@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// branch lists, creates and deletes branches.
-func (c *call) branch() error {
-	current, at := c.head()
+// manageBranches lists, creates and deletes branches.
+func (c *call) manageBranches() error {
+	current, at := c.readHead()
 	switch {
 	case c.has("--show-current"):
 		if current != "" {
@@ -42,14 +42,14 @@ func (c *call) branch() error {
 
 func (c *call) createBranch(name, rev string, force bool) error {
 	if !isRefName(name) {
-		return fatal("'%s' is not a valid branch name", name)
+		return newFatal("'%s' is not a valid branch name", name)
 	}
 	if c.readRef("refs/heads/"+name) != "" && !force {
-		return fatal("a branch named '%s' already exists", name)
+		return newFatal("a branch named '%s' already exists", name)
 	}
-	i, err := c.resolve(rev)
+	i, err := c.resolveRevision(rev)
 	if err != nil {
-		return fatal("not a valid object name: '%s'", rev)
+		return newFatal("not a valid object name: '%s'", rev)
 	}
 	return c.writeRef("refs/heads/"+name, i)
 }
@@ -73,17 +73,17 @@ func (c *call) deleteBranches(current string) error {
 		i := c.readRef("refs/heads/" + name)
 		switch {
 		case i == "":
-			return refuse("branch '%s' not found.", name)
+			return newError("branch '%s' not found.", name)
 		case name == current:
-			return refuse("Cannot delete branch '%s' checked out at '%s'", name, c.root)
+			return newError("Cannot delete branch '%s' checked out at '%s'", name, c.root)
 		}
-		_, at := c.head()
+		_, at := c.readHead()
 		merged, err := c.isAncestor(i, at)
 		if err != nil {
 			return err
 		}
 		if !merged && !c.has("-D") {
-			return refuse("The branch '%s' is not fully merged.\nIf you are sure you want to delete it, run 'git branch -D %s'.", name, name)
+			return newError("The branch '%s' is not fully merged.\nIf you are sure you want to delete it, run 'git branch -D %s'.", name, name)
 		}
 		if err := c.p.Unlink(c.dir + "/refs/heads/" + name); err != nil {
 			return err
@@ -100,11 +100,11 @@ func (c *call) renameBranch(current string, at id) error {
 		at = c.readRef("refs/heads/" + from)
 	}
 	if len(to) == 0 || !isRefName(to[0]) {
-		return fatal("branch name required")
+		return newFatal("branch name required")
 	}
 	if at != "" {
 		if c.readRef("refs/heads/"+to[0]) != "" && from != to[0] && !c.has("-M") {
-			return fatal("a branch named '%s' already exists", to[0])
+			return newFatal("a branch named '%s' already exists", to[0])
 		}
 		if err := c.writeRef("refs/heads/"+to[0], at); err != nil {
 			return err
@@ -126,7 +126,7 @@ func (c *call) pointHead(branch string) error {
 // isAncestor reports whether a commit is another one or an ancestor of it.
 func (r *repository) isAncestor(old, at id) (bool, error) {
 	found := false
-	err := r.walk([]id{at}, func(k *commit) (bool, error) {
+	err := r.walkHistory([]id{at}, func(k *commit) (bool, error) {
 		found = k.id == old
 		return !found, nil
 	})
@@ -140,10 +140,10 @@ func (c *call) switchBranch() error {
 		return c.switchToNew(name, c.has("-C"))
 	}
 	if len(c.args) != 1 {
-		return fatal("missing branch or commit argument")
+		return newFatal("missing branch or commit argument")
 	}
 	if c.readRef("refs/heads/"+c.args[0]) == "" && !c.has("--detach", "-d") {
-		return fatal("invalid reference: %s", c.args[0])
+		return newFatal("invalid reference: %s", c.args[0])
 	}
 	return c.moveTo(c.args[0])
 }
@@ -154,7 +154,7 @@ func (c *call) switchToNew(name string, force bool) error {
 	if len(c.args) > 0 {
 		rev = c.args[0]
 	}
-	if _, at := c.head(); at == "" && rev == "HEAD" {
+	if _, at := c.readHead(); at == "" && rev == "HEAD" {
 		if err := c.pointHead(name); err != nil {
 			return err
 		}
@@ -171,11 +171,11 @@ func (c *call) switchToNew(name string, force bool) error {
 			return err
 		}
 	}
-	return c.report("Switched to a new branch '%s'", name)
+	return c.printMessage("Switched to a new branch '%s'", name)
 }
 
-// report prints a message to standard error, unless -q was given.
-func (c *call) report(format string, args ...any) error {
+// printMessage prints a message to standard error, unless -q was given.
+func (c *call) printMessage(format string, args ...any) error {
 	if !c.has("-q", "--quiet") {
 		_, _ = fmt.Fprintf(c.p.Stderr, format+"\n", args...) // best effort
 	}
@@ -184,14 +184,14 @@ func (c *call) report(format string, args ...any) error {
 
 // moveTo checks out a branch or a commit.
 func (c *call) moveTo(rev string) error {
-	current, at := c.head()
+	current, at := c.readHead()
 	branch := c.readRef("refs/heads/"+rev) != "" && !c.has("--detach", "-d")
-	i, err := c.resolve(rev)
+	i, err := c.resolveRevision(rev)
 	if err != nil {
 		return err
 	}
 	if branch && current == rev {
-		return c.report("Already on '%s'", rev)
+		return c.printMessage("Already on '%s'", rev)
 	}
 	if err := c.checkOut(i, "checkout", "switch branches"); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (c *call) moveTo(rev string) error {
 		if err := c.pointHead(rev); err != nil {
 			return err
 		}
-		return c.report("Switched to branch '%s'", rev)
+		return c.printMessage("Switched to branch '%s'", rev)
 	}
 	if err := c.p.WriteFile(c.dir+"/HEAD", []byte(string(i)+"\n"), 0o644); err != nil {
 		return err
@@ -210,9 +210,9 @@ func (c *call) moveTo(rev string) error {
 		return err
 	}
 	if current == "" && at != i {
-		return c.report("HEAD is now at %s %s", i.short(), before(k.message, "\n"))
+		return c.printMessage("HEAD is now at %s %s", i.short(), cutBefore(k.message, "\n"))
 	}
-	return c.report("Note: switching to '%s'.\n\nHEAD is detached: commits made now belong to no branch; keep them with git switch -c NAME.\n\nHEAD is now at %s %s", rev, i.short(), before(k.message, "\n"))
+	return c.printMessage("Note: switching to '%s'.\n\nHEAD is detached: commits made now belong to no branch; keep them with git switch -c NAME.\n\nHEAD is now at %s %s", rev, i.short(), cutBefore(k.message, "\n"))
 }
 
 // checkOut changes the index and the working tree to those of a commit. Files that differ between HEAD and
@@ -248,10 +248,10 @@ func (c *call) checkOut(i id, verb, act string) error {
 		}
 	}
 	if len(local) > 0 {
-		return refuse("Your local changes to the following files would be overwritten by %s:\n\t%s\nPlease commit your changes or stash them before you %s.\nAborting", verb, strings.Join(local, "\n\t"), act)
+		return newError("Your local changes to the following files would be overwritten by %s:\n\t%s\nPlease commit your changes or stash them before you %s.\nAborting", verb, strings.Join(local, "\n\t"), act)
 	}
 	if len(untracked) > 0 {
-		return refuse("The following untracked working tree files would be overwritten by %s:\n\t%s\nPlease move or remove them before you %s.\nAborting", verb, strings.Join(untracked, "\n\t"), act)
+		return newError("The following untracked working tree files would be overwritten by %s:\n\t%s\nPlease move or remove them before you %s.\nAborting", verb, strings.Join(untracked, "\n\t"), act)
 	}
 	return c.applyChanges(s.x, changes)
 }
@@ -278,13 +278,13 @@ func (c *call) applyChanges(x index, changes []change) error {
 	return c.writeIndex(x)
 }
 
-// checkout is git checkout: it switches branches, or restores files.
-func (c *call) checkout() error {
+// checkOutOperands is git checkout: it switches branches, or restores files.
+func (c *call) checkOutOperands() error {
 	if name := c.flags["-b"] + c.flags["-B"]; name != "" {
 		return c.switchToNew(name, c.has("-B"))
 	}
 	if !c.split && len(c.args) == 1 {
-		if _, err := c.resolve(c.args[0]); err == nil {
+		if _, err := c.resolveRevision(c.args[0]); err == nil {
 			return c.moveTo(c.args[0])
 		}
 	}
@@ -294,20 +294,20 @@ func (c *call) checkout() error {
 		c.args = nil
 	}
 	if len(c.args)+len(c.paths) == 0 {
-		return fatal("give a branch, or -- and files")
+		return newFatal("give a branch, or -- and files")
 	}
-	return c.restore()
+	return c.restoreOperands()
 }
 
-// restore is git restore: files of the index or of a commit replace those of the working tree or the index.
-func (c *call) restore() error {
+// restoreOperands is git restore: files of the index or of a commit replace those of the working tree or the index.
+func (c *call) restoreOperands() error {
 	operands := append(c.args, c.paths...)
 	paths, err := c.relativePaths(operands)
 	if err != nil {
 		return err
 	}
 	if len(paths) == 0 {
-		return fatal("you must specify path(s) to restore")
+		return newFatal("you must specify path(s) to restore")
 	}
 	x, err := c.readIndex()
 	if err != nil {
@@ -317,7 +317,7 @@ func (c *call) restore() error {
 	from := x.entries()
 	if rev := c.flags["--source"] + c.flags["-s"]; rev != "" || staged {
 		from = make(map[string]treeEntry)
-		i, err := c.resolve(orHead(rev))
+		i, err := c.resolveRevision(orHead(rev))
 		if err == nil {
 			err = c.readTree(i, "", from)
 		}
@@ -328,7 +328,7 @@ func (c *call) restore() error {
 	for n, dir := range paths {
 		known := func(name string) bool { return isBelow(name, dir) }
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(from)), known) && !slices.ContainsFunc(slices.Collect(maps.Keys(x)), known) {
-			return refuse("pathspec '%s' did not match any file(s) known to git", operands[n])
+			return newError("pathspec '%s' did not match any file(s) known to git", operands[n])
 		}
 	}
 	return c.restoreFiles(x, from, paths, staged, !staged || c.has("--worktree", "-W"))
@@ -369,11 +369,11 @@ func (c *call) restoreFiles(x index, from map[string]treeEntry, paths []string, 
 	return c.writeIndex(x)
 }
 
-// reset moves the branch, and with it the index and the working tree; with paths it restores the index.
-func (c *call) reset() error {
+// resetHead moves the branch, and with it the index and the working tree; with paths it restores the index.
+func (c *call) resetHead() error {
 	rev := "HEAD"
 	if len(c.args) > 0 {
-		if _, err := c.resolve(c.args[0]); err == nil {
+		if _, err := c.resolveRevision(c.args[0]); err == nil {
 			rev, c.args = c.args[0], c.args[1:]
 		} else if _, serr := c.p.Lstat(c.args[0]); serr != nil {
 			return err
@@ -381,13 +381,13 @@ func (c *call) reset() error {
 	}
 	if len(c.args)+len(c.paths) > 0 {
 		c.flags["--staged"], c.flags["--source"] = "", rev
-		return c.restore()
+		return c.restoreOperands()
 	}
-	_, at := c.head()
+	_, at := c.readHead()
 	if at == "" && rev == "HEAD" {
 		return c.writeIndex(make(index))
 	}
-	i, err := c.resolve(rev)
+	i, err := c.resolveRevision(rev)
 	if err != nil {
 		return err
 	}
@@ -412,7 +412,7 @@ func (c *call) reset() error {
 		return err
 	}
 	if c.has("--hard") && !c.has("-q", "--quiet") {
-		_, _ = fmt.Fprintf(c.p.Out(), "HEAD is now at %s %s\n", i.short(), before(k.message, "\n")) // Flush reports the error
+		_, _ = fmt.Fprintf(c.p.Out(), "HEAD is now at %s %s\n", i.short(), cutBefore(k.message, "\n")) // Flush reports the error
 	}
 	if c.has("--soft", "--hard", "-q", "--quiet") {
 		return nil
@@ -433,16 +433,16 @@ func (c *call) printUnstaged() error {
 	return nil
 }
 
-// merge moves the branch forward to another one that has all its commits.
-func (c *call) merge() error {
+// mergeBranch moves the branch forward to another one that has all its commits.
+func (c *call) mergeBranch() error {
 	if len(c.args) != 1 {
-		return fatal("git merge takes one branch here")
+		return newFatal("git merge takes one branch here")
 	}
-	i, err := c.resolve(c.args[0])
+	i, err := c.resolveRevision(c.args[0])
 	if err != nil {
 		return &failure{1, "merge: " + c.args[0] + " - not something we can merge"}
 	}
-	_, at := c.head()
+	_, at := c.readHead()
 	if behind, err := c.isAncestor(i, at); err != nil || behind {
 		_, _ = fmt.Fprintln(c.p.Out(), "Already up to date.") // Flush reports the error, as of all writes
 		return err
@@ -452,7 +452,7 @@ func (c *call) merge() error {
 		return err
 	}
 	if !forward {
-		return fatal("'%s' and HEAD have diverged: this git only fast-forwards; use diff and patch, or a driver with real processes", c.args[0])
+		return newFatal("'%s' and HEAD have diverged: this git only fast-forwards; use diff and patch, or a driver with real processes", c.args[0])
 	}
 	old, new := make(map[string]treeEntry), make(map[string]treeEntry)
 	if err := c.readTree(at, "", old); err != nil {
@@ -470,14 +470,14 @@ func (c *call) merge() error {
 	_, _ = fmt.Fprintf(c.p.Out(), "Updating %s..%s\nFast-forward\n", at.short(), i.short())
 	f := &patch{r: c.repository, stat: true}
 	list := compareTrees(c.p, old, new)
-	if err := f.print(list); err != nil {
+	if err := f.printAll(list); err != nil {
 		return err
 	}
 	return c.printModes(list)
 }
 
-// tag lists, creates and deletes lightweight tags.
-func (c *call) tag() error {
+// manageTags lists, creates and deletes lightweight tags.
+func (c *call) manageTags() error {
 	if len(c.args) == 0 || c.has("-l", "--list") {
 		for _, name := range c.listRefs("refs/tags/") {
 			_, _ = fmt.Fprintln(c.p.Out(), name) // Flush reports the error
@@ -488,7 +488,7 @@ func (c *call) tag() error {
 	old := c.readRef("refs/tags/" + name)
 	if c.has("-d", "--delete") {
 		if old == "" {
-			return refuse("tag '%s' not found.", name)
+			return newError("tag '%s' not found.", name)
 		}
 		if err := c.p.Unlink(c.dir + "/refs/tags/" + name); err != nil {
 			return err
@@ -498,17 +498,17 @@ func (c *call) tag() error {
 	}
 	switch {
 	case !isRefName(name):
-		return fatal("'%s' is not a valid tag name.", name)
+		return newFatal("'%s' is not a valid tag name.", name)
 	case old != "" && !c.has("-f", "--force"):
-		return fatal("tag '%s' already exists", name)
+		return newFatal("tag '%s' already exists", name)
 	}
 	rev := "HEAD"
 	if len(c.args) > 1 {
 		rev = c.args[1]
 	}
-	i, err := c.resolve(rev)
+	i, err := c.resolveRevision(rev)
 	if err != nil {
-		return fatal("Failed to resolve '%s' as a valid ref.", rev)
+		return newFatal("Failed to resolve '%s' as a valid ref.", rev)
 	}
 	return c.writeRef("refs/tags/"+name, i)
 }

@@ -57,30 +57,30 @@ type subcommand struct {
 // subcommands returns the commands of git.
 func subcommands() map[string]subcommand {
 	return map[string]subcommand{
-		"add":       {"-A --all -u --update -f --force -v --verbose -N", (*call).add},
-		"rm":        {"--cached -r -f --force -q --quiet", (*call).remove},
-		"mv":        {"-f -k -v", (*call).move},
-		"status":    {"-s --short --porcelain -b --branch --porcelain=v1 -uno -uall --long", (*call).status},
-		"diff":      {"--cached --staged --stat --name-only --name-status --quiet --exit-code --no-color -p -u --patch --color=never --no-ext-diff", (*call).diff},
-		"commit":    {"-a --all -m= --message= -q --quiet --amend --no-edit --allow-empty -F= --file= --author= --date= -n --no-verify --no-gpg-sign --allow-empty-message", (*call).commit},
-		"log":       {"-n= --max-count= --oneline --format= --pretty= --stat --name-only --name-status -p --patch --no-color --graph --all --no-decorate --decorate --reverse --no-merges", (*call).log},
-		"show":      {"--stat --name-only --name-status --format= --pretty= --oneline -s --no-patch --no-color", (*call).show},
-		"branch":    {"-a --all -d -D --delete -l --list --show-current -m -M -f --force -q -v", (*call).branch},
+		"add":       {"-A --all -u --update -f --force -v --verbose -N", (*call).addPaths},
+		"rm":        {"--cached -r -f --force -q --quiet", (*call).removeFiles},
+		"mv":        {"-f -k -v", (*call).renameFile},
+		"status":    {"-s --short --porcelain -b --branch --porcelain=v1 -uno -uall --long", (*call).printStatus},
+		"diff":      {"--cached --staged --stat --name-only --name-status --quiet --exit-code --no-color -p -u --patch --color=never --no-ext-diff", (*call).printDiff},
+		"commit":    {"-a --all -m= --message= -q --quiet --amend --no-edit --allow-empty -F= --file= --author= --date= -n --no-verify --no-gpg-sign --allow-empty-message", (*call).createCommit},
+		"log":       {"-n= --max-count= --oneline --format= --pretty= --stat --name-only --name-status -p --patch --no-color --graph --all --no-decorate --decorate --reverse --no-merges", (*call).printLog},
+		"show":      {"--stat --name-only --name-status --format= --pretty= --oneline -s --no-patch --no-color", (*call).showRevision},
+		"branch":    {"-a --all -d -D --delete -l --list --show-current -m -M -f --force -q -v", (*call).manageBranches},
 		"switch":    {"-c= --create= -C= -q --quiet --detach -d", (*call).switchBranch},
-		"checkout":  {"-b= -B= -q --quiet --detach -f", (*call).checkout},
-		"restore":   {"--staged -S --worktree -W --source= -s= -q", (*call).restore},
-		"reset":     {"--soft --mixed --hard -q --quiet", (*call).reset},
-		"merge":     {"--ff-only --ff -m= -q --quiet --no-edit", (*call).merge},
-		"tag":       {"-d --delete -l --list -f --force", (*call).tag},
-		"rev-parse": {"--show-toplevel --git-dir --abbrev-ref --short --verify -q --is-inside-work-tree --absolute-git-dir --show-prefix", (*call).revParse},
+		"checkout":  {"-b= -B= -q --quiet --detach -f", (*call).checkOutOperands},
+		"restore":   {"--staged -S --worktree -W --source= -s= -q", (*call).restoreOperands},
+		"reset":     {"--soft --mixed --hard -q --quiet", (*call).resetHead},
+		"merge":     {"--ff-only --ff -m= -q --quiet --no-edit", (*call).mergeBranch},
+		"tag":       {"-d --delete -l --list -f --force", (*call).manageTags},
+		"rev-parse": {"--show-toplevel --git-dir --abbrev-ref --short --verify -q --is-inside-work-tree --absolute-git-dir --show-prefix", (*call).printRevisions},
 		"ls-files":  {"-s --stage -c --cached -o --others --exclude-standard -m --modified", (*call).listFiles},
-		"cat-file":  {"-p -t -s -e", (*call).catFile},
-		"config":    {"--global --local --get --list -l --unset --add", (*call).config},
+		"cat-file":  {"-p -t -s -e", (*call).printObject},
+		"config":    {"--global --local --get --list -l --unset --add", (*call).manageConfig},
 	}
 }
 
 func runGit(p *kernel.Proc) int {
-	err := dispatch(p, p.Args[1:])
+	err := runCommand(p, p.Args[1:])
 	var f *failure
 	switch {
 	case err == nil:
@@ -97,8 +97,8 @@ func runGit(p *kernel.Proc) int {
 	return 128
 }
 
-// dispatch applies the options before the command, and runs it.
-func dispatch(p *kernel.Proc, args []string) error {
+// runCommand applies the options before the command, and runs it.
+func runCommand(p *kernel.Proc, args []string) error {
 	extra := make(map[string]string)
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		switch {
@@ -107,7 +107,7 @@ func dispatch(p *kernel.Proc, args []string) error {
 			return nil
 		case args[0] == "-C" && len(args) > 1:
 			if err := p.Chdir(args[1]); err != nil {
-				return fatal("cannot change to '%s': %s", args[1], program.Reason(err))
+				return newFatal("cannot change to '%s': %s", args[1], program.Reason(err))
 			}
 			args = args[2:]
 		case args[0] == "-c" && len(args) > 1:
@@ -131,7 +131,7 @@ func dispatch(p *kernel.Proc, args []string) error {
 		return &failure{1, "git: '" + args[0] + "' is not supported in a virtual sandbox; `git --help' lists what this git can do"}
 	}
 	c := &call{flags: make(map[string]string)}
-	if err := c.parse(args[0], sub.options, args[1:]); err != nil {
+	if err := c.parseArguments(args[0], sub.options, args[1:]); err != nil {
 		return err
 	}
 	r, err := openRepository(p)
@@ -148,8 +148,8 @@ func dispatch(p *kernel.Proc, args []string) error {
 	return sub.run(c)
 }
 
-// parse sorts the arguments of a command into options and operands.
-func (c *call) parse(name, options string, args []string) error {
+// parseArguments sorts the arguments of a command into options and operands.
+func (c *call) parseArguments(name, options string, args []string) error {
 	known := strings.Fields(options)
 	for len(args) > 0 {
 		a := args[0]
@@ -165,8 +165,8 @@ func (c *call) parse(name, options string, args []string) error {
 		case slices.Contains(known, a+"=") && len(args) > 0:
 			c.setFlag(a, args[0])
 			args = args[1:]
-		case strings.HasPrefix(a, "--") && slices.Contains(known, before(a, "=")+"="):
-			c.setFlag(before(a, "="), a[len(before(a, "="))+1:])
+		case strings.HasPrefix(a, "--") && slices.Contains(known, cutBefore(a, "=")+"="):
+			c.setFlag(cutBefore(a, "="), a[len(cutBefore(a, "="))+1:])
 		case a[1] != '-' && slices.Contains(known, a[:2]+"="):
 			c.setFlag(a[:2], a[2:])
 		case name == "log" && strings.Trim(a[1:], "0123456789") == "":
@@ -191,7 +191,7 @@ func (c *call) setFlag(name, value string) {
 	c.flags[name] = value
 }
 
-func before(s, sep string) string {
+func cutBefore(s, sep string) string {
 	head, _, _ := strings.Cut(s, sep)
 	return head
 }
@@ -204,7 +204,7 @@ func (c *call) has(names ...string) bool {
 // initRepository creates a repository.
 func initRepository(p *kernel.Proc, args []string, extra map[string]string) error {
 	c := &call{flags: make(map[string]string)}
-	if err := c.parse("init", "-b= --initial-branch= -q --quiet", args); err != nil {
+	if err := c.parseArguments("init", "-b= --initial-branch= -q --quiet", args); err != nil {
 		return err
 	}
 	dir := "."
@@ -212,7 +212,7 @@ func initRepository(p *kernel.Proc, args []string, extra map[string]string) erro
 		dir = c.args[0]
 	}
 	if err := p.MkdirAll(dir, 0o777); err != nil {
-		return fatal("cannot mkdir %s: %s", dir, program.Reason(err))
+		return newFatal("cannot mkdir %s: %s", dir, program.Reason(err))
 	}
 	root, err := p.Resolve(dir)
 	if err != nil {
@@ -249,8 +249,8 @@ func initRepository(p *kernel.Proc, args []string, extra map[string]string) erro
 	return nil
 }
 
-// relative returns an operand as a path of the repository; "" is its root.
-func (c *call) relative(name string) (string, error) {
+// relativePath returns an operand as a path of the repository; "" is its root.
+func (c *call) relativePath(name string) (string, error) {
 	abs := path.Clean(c.p.Path(name))
 	if dir, err := c.p.Resolve(path.Dir(abs)); err == nil && abs != "/" {
 		abs = path.Join(dir, path.Base(abs))
@@ -260,7 +260,7 @@ func (c *call) relative(name string) (string, error) {
 	}
 	rest, ok := strings.CutPrefix(abs, strings.TrimSuffix(c.root, "/")+"/")
 	if !ok {
-		return "", fatal("%s: '%s' is outside repository at '%s'", name, name, c.root)
+		return "", newFatal("%s: '%s' is outside repository at '%s'", name, name, c.root)
 	}
 	return rest, nil
 }
@@ -279,7 +279,7 @@ func selects(paths []string, name string) bool {
 func (c *call) relativePaths(args []string) ([]string, error) {
 	list := make([]string, 0, len(args))
 	for _, a := range args {
-		name, err := c.relative(a)
+		name, err := c.relativePath(a)
 		if err != nil {
 			return nil, err
 		}
@@ -288,8 +288,8 @@ func (c *call) relativePaths(args []string) ([]string, error) {
 	return list, nil
 }
 
-// identity returns the name, address and time of an author or committer.
-func (c *call) identity(kind string) (string, error) {
+// buildIdentity returns the name, address and time of an author or committer.
+func (c *call) buildIdentity(kind string) (string, error) {
 	name, mail := c.p.Getenv("GIT_"+kind+"_NAME"), c.p.Getenv("GIT_"+kind+"_EMAIL")
 	if name == "" {
 		name = c.conf["user.name"]
@@ -304,7 +304,7 @@ func (c *call) identity(kind string) (string, error) {
 	if date := c.p.Getenv("GIT_" + kind + "_DATE"); date != "" {
 		at, zone, _ := strings.Cut(strings.TrimPrefix(date, "@"), " ")
 		if _, err := strconv.ParseInt(at, 10, 64); err != nil {
-			return "", fatal("invalid date format: %s (this git reads SECONDS ZONE)", date)
+			return "", newFatal("invalid date format: %s (this git reads SECONDS ZONE)", date)
 		}
 		if zone == "" {
 			zone = "+0000"
@@ -314,4 +314,4 @@ func (c *call) identity(kind string) (string, error) {
 	return name + " <" + mail + "> " + when, nil
 }
 
-func octal(mode uint32) string { return strconv.FormatUint(uint64(mode), 8) }
+func formatMode(mode uint32) string { return strconv.FormatUint(uint64(mode), 8) }

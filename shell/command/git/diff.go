@@ -202,8 +202,8 @@ type patch struct {
 	statRows [][3]any
 }
 
-// content returns the text of a side of a change.
-func (f *patch) content(name string, e treeEntry, work bool) ([]byte, error) {
+// readSide returns the text of a side of a change.
+func (f *patch) readSide(name string, e treeEntry, work bool) ([]byte, error) {
 	if e.mode == 0 {
 		return nil, nil
 	}
@@ -215,8 +215,8 @@ func (f *patch) content(name string, e treeEntry, work bool) ([]byte, error) {
 	return b, err
 }
 
-// print prints all changes.
-func (f *patch) print(list []change) error {
+// printAll prints all changes.
+func (f *patch) printAll(list []change) error {
 	for _, c := range list {
 		mark := f.r.p.Charged()
 		if err := f.printChange(c); err != nil {
@@ -240,11 +240,11 @@ func (f *patch) printChange(c change) error {
 		_, _ = fmt.Fprintf(out, "%s\t%s\n", c.letter(), c.name)
 		return nil
 	}
-	old, err := f.content(c.name, c.old, false)
+	old, err := f.readSide(c.name, c.old, false)
 	if err != nil {
 		return err
 	}
-	new, err := f.content(c.name, c.new, f.work)
+	new, err := f.readSide(c.name, c.new, f.work)
 	if err != nil {
 		return err
 	}
@@ -255,21 +255,21 @@ func (f *patch) printChange(c change) error {
 		edits = compareLines(f.r.p, a, b)
 	}
 	if f.stat {
-		f.count(c, edits, binary, len(old), len(new))
+		f.countChange(c, edits, binary, len(old), len(new))
 		return nil
 	}
 	f.printHead(c)
 	switch {
 	case binary && !bytes.Equal(old, new):
-		_, _ = fmt.Fprintf(out, "Binary files %s and %s differ\n", side("a/", c.name, c.old), side("b/", c.name, c.new))
+		_, _ = fmt.Fprintf(out, "Binary files %s and %s differ\n", sideName("a/", c.name, c.old), sideName("b/", c.name, c.new))
 	case len(edits) > 0:
-		_, _ = fmt.Fprintf(out, "--- %s\n+++ %s\n", side("a/", c.name, c.old), side("b/", c.name, c.new))
+		_, _ = fmt.Fprintf(out, "--- %s\n+++ %s\n", sideName("a/", c.name, c.old), sideName("b/", c.name, c.new))
 		f.printHunks(a, b, edits)
 	}
 	return nil
 }
 
-func side(prefix, name string, e treeEntry) string {
+func sideName(prefix, name string, e treeEntry) string {
 	if e.mode == 0 {
 		return "/dev/null"
 	}
@@ -313,7 +313,7 @@ func (f *patch) printHunks(a, b [][]byte, edits []edit) {
 		a0, a1 := max(0, hunk[0].a0-context), min(len(a), hunk[n-1].a1+context)
 		b0, b1 := max(0, hunk[0].b0-context), min(len(b), hunk[n-1].b1+context)
 		out := f.r.p.Out()
-		_, _ = fmt.Fprintf(out, "@@ -%s +%s @@%s\n", span(a0, a1), span(b0, b1), heading(f.r.p, a[:a0]))
+		_, _ = fmt.Fprintf(out, "@@ -%s +%s @@%s\n", formatSpan(a0, a1), formatSpan(b0, b1), findHeading(f.r.p, a[:a0]))
 		at := a0
 		for _, e := range hunk {
 			f.printLines(' ', a[at:e.a0])
@@ -325,7 +325,7 @@ func (f *patch) printHunks(a, b [][]byte, edits []edit) {
 	}
 }
 
-func span(from, to int) string {
+func formatSpan(from, to int) string {
 	switch to - from {
 	case 0:
 		return fmt.Sprintf("%d,0", from)
@@ -335,8 +335,8 @@ func span(from, to int) string {
 	return fmt.Sprintf("%d,%d", from+1, to-from)
 }
 
-// heading returns the last line above a hunk that begins with a letter, _ or $.
-func heading(p *kernel.Proc, above [][]byte) string {
+// findHeading returns the last line above a hunk that begins with a letter, _ or $.
+func findHeading(p *kernel.Proc, above [][]byte) string {
 	for _, line := range slices.Backward(above) {
 		p.Tick(1)
 		if c := line[0]; c == '_' || c == '$' || c|0x20 >= 'a' && c|0x20 <= 'z' {
@@ -357,8 +357,8 @@ func (f *patch) printLines(sign byte, lines [][]byte) {
 	}
 }
 
-// count adds a change to the statistics.
-func (f *patch) count(c change, edits []edit, binary bool, old, new int) {
+// countChange adds a change to the statistics.
+func (f *patch) countChange(c change, edits []edit, binary bool, old, new int) {
 	added, removed := 0, 0
 	for _, e := range edits {
 		added, removed = added+e.b1-e.b0, removed+e.a1-e.a0

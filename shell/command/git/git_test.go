@@ -237,7 +237,7 @@ func TestHostileTrees(t *testing.T) {
 		_, err = w.Write([]byte(object))
 		s.Must(errors.Join(err, w.Close(), s.FS.MkdirAll("/w/.git/objects/"+sum[:2], 0o755)))
 		s.WriteFile(".git/objects/"+sum[:2]+"/"+sum[2:], z.String())
-		if o := s.Exec("", "git", "reset", "--hard", sum); o.Code == 0 {
+		if o := s.Exec("", strings.Fields("git reset --hard "+sum)...); o.Code == 0 {
 			t.Errorf("a tree was reset to: %q", o.Stdout)
 		}
 		if o := s.Exec("", "git", "diff", sum); o.Code != 128 || !strings.Contains(o.Stderr, "bad tree object") {

@@ -38,8 +38,8 @@ func formatDate(line string) string {
 	return at.Format("Mon Jan 2 15:04:05 2006 -0700")
 }
 
-// walk calls visit for a commit and its ancestors, newest first, until it returns false.
-func (r *repository) walk(starts []id, visit func(*commit) (bool, error)) error {
+// walkHistory calls visit for a commit and its ancestors, newest first, until it returns false.
+func (r *repository) walkHistory(starts []id, visit func(*commit) (bool, error)) error {
 	seen := make(map[id]bool)
 	type node struct {
 		c  *commit
@@ -85,16 +85,16 @@ func (r *repository) walk(starts []id, visit func(*commit) (bool, error)) error 
 	return nil
 }
 
-// log prints commits, newest first.
-func (c *call) log() error {
+// printLog prints commits, newest first.
+func (c *call) printLog() error {
 	if c.has("--graph") {
-		return fatal("git log --graph is not supported here; use --oneline")
+		return newFatal("git log --graph is not supported here; use --oneline")
 	}
 	most := -1
 	if text := c.flags["-n"] + c.flags["--max-count"]; text != "" {
 		n, err := strconv.Atoi(text)
 		if err != nil {
-			return fatal("'%s': not an integer", text)
+			return newFatal("'%s': not an integer", text)
 		}
 		most = n
 	}
@@ -103,7 +103,7 @@ func (c *call) log() error {
 		return err
 	}
 	var list []*commit
-	err = c.walk(starts, func(k *commit) (bool, error) {
+	err = c.walkHistory(starts, func(k *commit) (bool, error) {
 		if most >= 0 && len(list) >= most {
 			return false, nil
 		}
@@ -138,9 +138,9 @@ func (c *call) logRange() (starts []id, paths []string, err error) {
 	operands := c.args
 	for len(operands) > 0 {
 		if strings.Contains(operands[0], "..") {
-			return nil, nil, fatal("ranges of revisions are not supported here: '%s'", operands[0])
+			return nil, nil, newFatal("ranges of revisions are not supported here: '%s'", operands[0])
 		}
-		at, err := c.resolve(operands[0])
+		at, err := c.resolveRevision(operands[0])
 		if err != nil {
 			if _, serr := c.p.Lstat(operands[0]); serr == nil {
 				break
@@ -149,17 +149,17 @@ func (c *call) logRange() (starts []id, paths []string, err error) {
 		}
 		starts, operands = append(starts, at), operands[1:]
 	}
-	branch, at := c.head()
+	branch, at := c.readHead()
 	if len(starts) == 0 {
 		if at == "" {
-			return nil, nil, fatal("your current branch '%s' does not have any commits yet", branch)
+			return nil, nil, newFatal("your current branch '%s' does not have any commits yet", branch)
 		}
 		starts = []id{at}
 	}
 	if c.has("--all") {
 		for _, prefix := range []string{"refs/heads/", "refs/tags/", "refs/remotes/"} {
 			for _, name := range c.listRefs(prefix) {
-				starts = append(starts, c.peel(c.readRef(prefix+name)))
+				starts = append(starts, c.peelTag(c.readRef(prefix+name)))
 			}
 		}
 	}
@@ -176,9 +176,9 @@ func (c *call) printCommit(k *commit, paths []string, later, show bool) error {
 	short := c.has("--oneline") || format == "oneline"
 	switch {
 	case c.has("--oneline"):
-		_, _ = fmt.Fprintf(out, "%s %s\n", k.id.short(), before(k.message, "\n")) // Flush reports the error, as of all writes
+		_, _ = fmt.Fprintf(out, "%s %s\n", k.id.short(), cutBefore(k.message, "\n")) // Flush reports the error, as of all writes
 	case format == "oneline":
-		_, _ = fmt.Fprintf(out, "%s %s\n", k.id, before(k.message, "\n"))
+		_, _ = fmt.Fprintf(out, "%s %s\n", k.id, cutBefore(k.message, "\n"))
 	case strings.Contains(format, "%"):
 		text, err := expandFormat(strings.TrimPrefix(strings.TrimPrefix(format, "tformat:"), "format:"), k)
 		if err != nil {
@@ -199,7 +199,7 @@ func (c *call) printCommit(k *commit, paths []string, later, show bool) error {
 			_, _ = fmt.Fprintf(out, "    %s\n", line)
 		}
 	default:
-		return fatal("invalid --pretty format: %s (this git knows oneline, medium and formats with %%)", format)
+		return newFatal("invalid --pretty format: %s (this git knows oneline, medium and formats with %%)", format)
 	}
 	if !changes || len(k.parents) > 1 {
 		return nil
@@ -212,7 +212,7 @@ func (c *call) printCommit(k *commit, paths []string, later, show bool) error {
 	if !short && len(list) > 0 {
 		_, _ = fmt.Fprintln(out)
 	}
-	return f.print(list)
+	return f.printAll(list)
 }
 
 // expandFormat expands a format such as "%h %an %s".
@@ -260,13 +260,13 @@ func expandFormat(format string, k *commit) (string, error) {
 				line = k.committer
 			}
 			if i++; i == len(format) {
-				return "", fatal("incomplete format")
+				return "", newFatal("incomplete format")
 			}
 			if err := expandIdentity(&b, line, format[i]); err != nil {
 				return "", err
 			}
 		default:
-			return "", fatal("%%%c is not supported here in a format", format[i])
+			return "", newFatal("%%%c is not supported here in a format", format[i])
 		}
 	}
 	return b.String(), nil
@@ -290,19 +290,19 @@ func expandIdentity(b *strings.Builder, line string, what byte) error {
 	case 's':
 		b.WriteString(at.Format("2006-01-02"))
 	default:
-		return fatal("%%a%c is not supported here in a format", what)
+		return newFatal("%%a%c is not supported here in a format", what)
 	}
 	return nil
 }
 
-// show prints a commit with its changes, or a file of one.
-func (c *call) show() error {
+// showRevision prints a commit with its changes, or a file of one.
+func (c *call) showRevision() error {
 	rev := "HEAD"
 	if len(c.args) > 0 {
 		rev = c.args[0]
 	}
 	if at, name, ok := strings.Cut(rev, ":"); ok {
-		i, err := c.resolve(orHead(at))
+		i, err := c.resolveRevision(orHead(at))
 		if err != nil {
 			return err
 		}
@@ -312,13 +312,13 @@ func (c *call) show() error {
 		}
 		e, ok := files[strings.TrimPrefix(name, "./")]
 		if !ok {
-			return fatal("path '%s' does not exist in '%s'", name, at)
+			return newFatal("path '%s' does not exist in '%s'", name, at)
 		}
 		_, b, err := c.readObject(e.id)
 		_, _ = c.p.Out().Write(b) // Flush reports the error
 		return err
 	}
-	i, err := c.resolve(rev)
+	i, err := c.resolveRevision(rev)
 	if err != nil {
 		return err
 	}

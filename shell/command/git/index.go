@@ -36,12 +36,12 @@ func (r *repository) readIndex() (index, error) {
 	if err != nil {
 		return nil, err
 	}
-	bad := fatal("index file corrupt")
+	bad := newFatal("index file corrupt")
 	if len(b) < 32 || string(b[:4]) != "DIRC" {
 		return nil, bad
 	}
 	if v := binary.BigEndian.Uint32(b[4:]); v != 2 && v != 3 {
-		return nil, fatal("index of version %d: this git reads versions 2 and 3", v)
+		return nil, newFatal("index of version %d: this git reads versions 2 and 3", v)
 	}
 	n := binary.BigEndian.Uint32(b[8:])
 	rest := b[12:]
@@ -60,7 +60,7 @@ func (r *repository) readIndex() (index, error) {
 			return nil, bad
 		}
 		if flags&0x3000 != 0 {
-			return nil, fatal("the index has conflicts, which this git can't resolve")
+			return nil, newFatal("the index has conflicts, which this git can't resolve")
 		}
 		name := string(rest[at : at+end])
 		e := indexEntry{treeEntry: treeEntry{binary.BigEndian.Uint32(rest[24:]), id(hex.EncodeToString(rest[40:60]))}}
@@ -167,7 +167,7 @@ func (r *repository) writeTree(x index) (id, error) {
 // writeSubtree stores the tree of a directory; names are its files, sorted, and prefix is its path.
 func (r *repository) writeSubtree(x index, names []string, prefix string) (id, error) {
 	if !r.p.Enter() {
-		return "", fatal("directories are nested too deeply")
+		return "", newFatal("directories are nested too deeply")
 	}
 	defer r.p.Leave()
 	type item struct {
@@ -180,7 +180,7 @@ func (r *repository) writeSubtree(x index, names []string, prefix string) (id, e
 		base, _, deeper := strings.Cut(names[0][len(prefix):], "/")
 		if !deeper {
 			e := x[names[0]]
-			items = append(items, item{base, octal(e.mode) + " " + base, e.id})
+			items = append(items, item{base, formatMode(e.mode) + " " + base, e.id})
 			names = names[1:]
 			continue
 		}
@@ -272,7 +272,7 @@ func (r *repository) listWork(x index, collapse bool) ([]string, error) {
 	var walk func(dir string, rules []ignoreRule, stop bool) (bool, error)
 	walk = func(dir string, rules []ignoreRule, stop bool) (found bool, err error) {
 		if !r.p.Enter() {
-			return false, fatal("directories are nested too deeply")
+			return false, newFatal("directories are nested too deeply")
 		}
 		defer r.p.Leave()
 		entries, err := r.p.ReadDir(r.root + "/" + dir)

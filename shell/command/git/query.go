@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// revParse prints the names of revisions and places of the repository.
-func (c *call) revParse() error {
+// printRevisions prints the names of revisions and places of the repository.
+func (c *call) printRevisions() error {
 	out := c.p.Out()
 	switch {
 	case c.has("--show-toplevel"):
@@ -22,7 +22,7 @@ func (c *call) revParse() error {
 	case c.has("--is-inside-work-tree"):
 		_, _ = fmt.Fprintln(out, "true")
 	case c.has("--show-prefix"):
-		dir, err := c.relative(".")
+		dir, err := c.relativePath(".")
 		if err != nil {
 			return err
 		}
@@ -32,8 +32,8 @@ func (c *call) revParse() error {
 		_, _ = fmt.Fprintln(out, dir)
 	}
 	for _, rev := range c.args {
-		i, err := c.resolve(rev)
-		branch, _ := c.head()
+		i, err := c.resolveRevision(rev)
+		branch, _ := c.readHead()
 		switch {
 		case err != nil && c.has("-q"):
 			return &failure{1, ""}
@@ -88,22 +88,22 @@ func (c *call) listFiles() error {
 			_, _ = fmt.Fprintf(out, "%06o %s 0\t%s\n", e.mode, e.id, name) // Flush reports the error
 			continue
 		}
-		_, _ = fmt.Fprintln(out, c.shown(name))
+		_, _ = fmt.Fprintln(out, c.displayPath(name))
 	}
 	return nil
 }
 
-// catFile prints an object, its kind or its size.
-func (c *call) catFile() error {
+// printObject prints an object, its kind or its size.
+func (c *call) printObject() error {
 	if len(c.args) == 0 {
-		return fatal("git cat-file takes -p, -t, -s or -e and an object here")
+		return newFatal("git cat-file takes -p, -t, -s or -e and an object here")
 	}
 	rev, name, file := strings.Cut(c.args[len(c.args)-1], ":")
 	i := id(rev)
 	if _, err := c.p.Lstat(c.dir + "/objects/" + rev[:min(2, len(rev))]); err != nil || len(rev) != 40 {
-		at, err := c.resolve(rev)
+		at, err := c.resolveRevision(rev)
 		if err != nil {
-			return fatal("Not a valid object name %s", rev)
+			return newFatal("Not a valid object name %s", rev)
 		}
 		i = at
 	}
@@ -124,15 +124,15 @@ func (c *call) catFile() error {
 		_, _ = fmt.Fprintln(c.p.Out(), len(b))
 	case c.has("-e"):
 	case kind == "tree":
-		return fatal("git cat-file -p of a tree is not supported here")
+		return newFatal("git cat-file -p of a tree is not supported here")
 	default:
 		_, _ = c.p.Out().Write(b)
 	}
 	return nil
 }
 
-// config prints and sets values of the configuration.
-func (c *call) config() error {
+// manageConfig prints and sets values of the configuration.
+func (c *call) manageConfig() error {
 	file := c.dir + "/config"
 	if c.has("--global") {
 		file = c.p.Getenv("HOME") + "/.gitconfig"
@@ -148,10 +148,10 @@ func (c *call) config() error {
 		return nil
 	}
 	if c.has("--unset", "--add") {
-		return fatal("git config --unset and --add are not supported here: edit %s", file)
+		return newFatal("git config --unset and --add are not supported here: edit %s", file)
 	}
 	if len(c.args) == 0 || !strings.Contains(strings.Trim(c.args[0], "."), ".") {
-		return refuse("key does not contain a section: %s", strings.Join(c.args, " "))
+		return newError("key does not contain a section: %s", strings.Join(c.args, " "))
 	}
 	if len(c.args) == 1 || c.has("--get") {
 		value, ok := conf[strings.ToLower(c.args[0])]
@@ -162,7 +162,7 @@ func (c *call) config() error {
 		return nil
 	}
 	if strings.ContainsAny(c.args[0]+c.args[1], "\n\x00") {
-		return refuse("invalid key or value: it has a line end")
+		return newError("invalid key or value: it has a line end")
 	}
 	return setConfig(c.p, file, c.args[0], c.args[1])
 }

@@ -40,11 +40,11 @@ type failure struct {
 
 func (f *failure) Error() string { return f.msg }
 
-func fatal(format string, args ...any) error {
+func newFatal(format string, args ...any) error {
 	return &failure{128, "fatal: " + fmt.Sprintf(format, args...)}
 }
 
-func refuse(format string, args ...any) error {
+func newError(format string, args ...any) error {
 	return &failure{1, "error: " + fmt.Sprintf(format, args...)}
 }
 
@@ -52,7 +52,7 @@ func refuse(format string, args ...any) error {
 func openRepository(p *kernel.Proc) (*repository, error) {
 	dir, err := p.Resolve(".")
 	if err != nil {
-		return nil, fatal("Unable to read current working directory: %s", program.Reason(err))
+		return nil, newFatal("Unable to read current working directory: %s", program.Reason(err))
 	}
 	for {
 		if info, err := p.Stat(path.Join(dir, ".git")); err == nil && info.IsDir() {
@@ -61,7 +61,7 @@ func openRepository(p *kernel.Proc) (*repository, error) {
 			return r, nil
 		}
 		if dir == "/" {
-			return nil, fatal("not a git repository (or any of the parent directories): .git")
+			return nil, newFatal("not a git repository (or any of the parent directories): .git")
 		}
 		dir = path.Dir(dir)
 	}
@@ -183,33 +183,33 @@ func (r *repository) writeObject(kind string, b []byte) (id, error) {
 // readObject returns the kind and the content of an object, charged to the process.
 func (r *repository) readObject(i id) (string, []byte, error) {
 	if len(i) != 40 {
-		return "", nil, fatal("Not a valid object name %s", i)
+		return "", nil, newFatal("Not a valid object name %s", i)
 	}
 	h, err := r.p.Open(r.objectPath(i))
 	if err != nil {
 		if list, _ := r.p.ReadDir(r.dir + "/objects/pack"); len(list) > 0 {
-			return "", nil, fatal("object %s: this git reads loose objects only, and the repository has packs: run `git unpack-objects' where it comes from", i)
+			return "", nil, newFatal("object %s: this git reads loose objects only, and the repository has packs: run `git unpack-objects' where it comes from", i)
 		}
-		return "", nil, fatal("bad object %s", i)
+		return "", nil, newFatal("bad object %s", i)
 	}
 	defer h.Close()
 	z, err := zlib.NewReader(h)
 	if err != nil {
-		return "", nil, fatal("loose object %s is corrupt", i)
+		return "", nil, newFatal("loose object %s is corrupt", i)
 	}
 	b, err := r.p.ReadAll(z)
 	if err != nil {
-		return "", nil, fatal("loose object %s is corrupt", i)
+		return "", nil, newFatal("loose object %s is corrupt", i)
 	}
 	head, body, ok := bytes.Cut(b, []byte{0})
 	kind, size, _ := strings.Cut(string(head[:min(len(head), 32)]), " ")
 	if n, err := strconv.Atoi(size); !ok || err != nil || n != len(body) || hashObject(r.p, kind, body) != i {
-		return "", nil, fatal("loose object %s is corrupt", i)
+		return "", nil, newFatal("loose object %s is corrupt", i)
 	}
 	return kind, body, nil
 }
 
-// commit is a parsed commit.
+// createCommit is a parsed commit.
 type commit struct {
 	id                id
 	tree              id
@@ -224,7 +224,7 @@ func (r *repository) readCommit(i id) (*commit, error) {
 		return nil, err
 	}
 	if kind != "commit" {
-		return nil, fatal("%s is a %s, not a commit", i, kind)
+		return nil, newFatal("%s is a %s, not a commit", i, kind)
 	}
 	head, message, _ := strings.Cut(string(b), "\n\n")
 	c := &commit{id: i, message: message}
@@ -244,8 +244,8 @@ func (r *repository) readCommit(i id) (*commit, error) {
 	return c, nil
 }
 
-// head returns the branch that HEAD names ("" if it is detached), and its commit ("" if there is none).
-func (r *repository) head() (branch string, at id) {
+// readHead returns the branch that HEAD names ("" if it is detached), and its commit ("" if there is none).
+func (r *repository) readHead() (branch string, at id) {
 	b, err := r.p.ReadFile(r.dir + "/HEAD")
 	if err != nil {
 		return "", ""
@@ -284,7 +284,7 @@ func (r *repository) writeRef(name string, i id) error {
 
 // setHead moves the current branch, or a detached HEAD, to a commit.
 func (r *repository) setHead(i id) error {
-	branch, _ := r.head()
+	branch, _ := r.readHead()
 	if branch == "" {
 		return r.p.WriteFile(r.dir+"/HEAD", []byte(string(i)+"\n"), 0o644)
 	}
@@ -311,10 +311,10 @@ func (r *repository) listRefs(prefix string) []string {
 	return list
 }
 
-// resolve returns the commit that a revision names: HEAD, a branch, a tag or an abbreviated name, with ~N
+// resolveRevision returns the commit that a revision names: HEAD, a branch, a tag or an abbreviated name, with ~N
 // and ^ after it.
-func (r *repository) resolve(rev string) (id, error) {
-	bad := fatal("ambiguous argument '%s': unknown revision or path not in the working tree.\nUse '--' to separate paths from revisions, like this:\n'git <command> [<revision>...] -- [<file>...]'", rev)
+func (r *repository) resolveRevision(rev string) (id, error) {
+	bad := newFatal("ambiguous argument '%s': unknown revision or path not in the working tree.\nUse '--' to separate paths from revisions, like this:\n'git <command> [<revision>...] -- [<file>...]'", rev)
 	base := rev
 	if i := strings.IndexAny(rev, "~^"); i >= 0 {
 		base = rev[:i]
@@ -364,7 +364,7 @@ func (r *repository) resolve(rev string) (id, error) {
 
 func (r *repository) resolveName(name string) id {
 	if name == "HEAD" || name == "@" {
-		_, at := r.head()
+		_, at := r.readHead()
 		return at
 	}
 	for _, prefix := range []string{"", "refs/", "refs/tags/", "refs/heads/", "refs/remotes/"} {
@@ -372,7 +372,7 @@ func (r *repository) resolveName(name string) id {
 			continue
 		}
 		if i := r.readRef(prefix + name); i != "" {
-			return r.peel(i)
+			return r.peelTag(i)
 		}
 	}
 	if len(name) < 4 || strings.Trim(name, "0123456789abcdef") != "" || len(name) > 40 {
@@ -388,11 +388,11 @@ func (r *repository) resolveName(name string) id {
 			found = id(name[:2] + e.Name())
 		}
 	}
-	return r.peel(found)
+	return r.peelTag(found)
 }
 
-// peel returns the object that an annotated tag names, or the object itself.
-func (r *repository) peel(i id) id {
+// peelTag returns the object that an annotated tag names, or the object itself.
+func (r *repository) peelTag(i id) id {
 	for range 8 {
 		kind, b, err := r.readObject(i)
 		if err != nil || kind != "tag" {
@@ -424,7 +424,7 @@ func (r *repository) readTree(i id, prefix string, files map[string]treeEntry) e
 		return r.readTree(c.tree, prefix, files)
 	}
 	if kind != "tree" || !r.p.Enter() {
-		return fatal("not a tree object: %s", i)
+		return newFatal("not a tree object: %s", i)
 	}
 	defer r.p.Leave()
 	for len(b) > 0 {
@@ -433,7 +433,7 @@ func (r *repository) readTree(i id, prefix string, files map[string]treeEntry) e
 		mode, name, named := strings.Cut(string(head), " ")
 		m, err := strconv.ParseUint(mode, 8, 32)
 		if !ok || !named || err != nil || len(rest) < 20 || name == "" || strings.Contains(name, "/") || name == "." || name == ".." || strings.EqualFold(name, ".git") {
-			return fatal("bad tree object %s", i)
+			return newFatal("bad tree object %s", i)
 		}
 		child := id(hex.EncodeToString(rest[:20]))
 		b = rest[20:]
@@ -452,7 +452,7 @@ func (r *repository) readTree(i id, prefix string, files map[string]treeEntry) e
 // readHeadTree returns the files of the commit at HEAD.
 func (r *repository) readHeadTree() (map[string]treeEntry, error) {
 	files := make(map[string]treeEntry)
-	_, at := r.head()
+	_, at := r.readHead()
 	if at == "" {
 		return files, nil
 	}

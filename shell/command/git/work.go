@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// add adds contents of files to the index.
-func (c *call) add() error {
+// addPaths adds contents of files to the index.
+func (c *call) addPaths() error {
 	x, err := c.readIndex()
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (c *call) add() error {
 	found := make([]bool, len(paths))
 	for _, name := range work {
 		_, known := x[name]
-		if !c.mark(paths, found, name) || !known && c.has("-u", "--update") {
+		if !c.markMatches(paths, found, name) || !known && c.has("-u", "--update") {
 			continue
 		}
 		if err := c.addFile(x, name); err != nil {
@@ -38,7 +38,7 @@ func (c *call) add() error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(x)) {
-		if _, present := slices.BinarySearch(work, name); !present && c.mark(paths, found, name) {
+		if _, present := slices.BinarySearch(work, name); !present && c.markMatches(paths, found, name) {
 			delete(x, name)
 		}
 	}
@@ -50,14 +50,14 @@ func (c *call) add() error {
 				}
 				return &failure{1, "The following paths are ignored by one of your .gitignore files:\n" + paths[i] + "\nhint: Use -f if you really want to add them.\nhint: Turn this message off by running\nhint: \"git config advice.addIgnoredFile false\""}
 			}
-			return fatal("pathspec '%s' did not match any files", operands[i])
+			return newFatal("pathspec '%s' did not match any files", operands[i])
 		}
 	}
 	return c.writeIndex(x)
 }
 
-// mark reports whether one of the paths has the file, and marks those.
-func (c *call) mark(paths []string, found []bool, name string) bool {
+// markMatches reports whether one of the paths has the file, and marks those.
+func (c *call) markMatches(paths []string, found []bool, name string) bool {
 	any := len(paths) == 0
 	for i, dir := range paths {
 		c.p.Tick(1)
@@ -68,8 +68,8 @@ func (c *call) mark(paths []string, found []bool, name string) bool {
 	return any
 }
 
-// remove removes files from the index and the working tree.
-func (c *call) remove() error {
+// removeFiles removes files from the index and the working tree.
+func (c *call) removeFiles() error {
 	x, err := c.readIndex()
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (c *call) remove() error {
 		return err
 	}
 	for _, operand := range append(c.args, c.paths...) {
-		dir, err := c.relative(operand)
+		dir, err := c.relativePath(operand)
 		if err != nil {
 			return err
 		}
@@ -90,14 +90,14 @@ func (c *call) remove() error {
 			}
 			n++
 			if name != dir && !c.has("-r") {
-				return fatal("not removing '%s' recursively without -r", operand)
+				return newFatal("not removing '%s' recursively without -r", operand)
 			}
 			now, ok, err := c.workEntry(name)
 			if err != nil {
 				return err
 			}
 			if ok && !c.has("-f", "--force", "--cached") && (now != x[name].treeEntry || head[name] != x[name].treeEntry) {
-				return refuse("the following file has local modifications:\n    %s\n(use --cached to keep the file, or -f to force removal)", name)
+				return newError("the following file has local modifications:\n    %s\n(use --cached to keep the file, or -f to force removal)", name)
 			}
 			delete(x, name)
 			if !c.has("--cached") {
@@ -108,16 +108,16 @@ func (c *call) remove() error {
 			}
 		}
 		if n == 0 {
-			return fatal("pathspec '%s' did not match any files", operand)
+			return newFatal("pathspec '%s' did not match any files", operand)
 		}
 	}
 	return c.writeIndex(x)
 }
 
-// move renames a file or directory.
-func (c *call) move() error {
+// renameFile renames a file or directory.
+func (c *call) renameFile() error {
 	if len(c.args) != 2 {
-		return fatal("git mv takes a source and a destination here")
+		return newFatal("git mv takes a source and a destination here")
 	}
 	x, err := c.readIndex()
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *call) move() error {
 		return err
 	}
 	if _, err := c.p.Lstat(to); err == nil && !c.has("-f") {
-		return fatal("destination exists, source=%s, destination=%s", paths[0], paths[1])
+		return newFatal("destination exists, source=%s, destination=%s", paths[0], paths[1])
 	}
 	moved := make(index)
 	for name, e := range x {
@@ -142,7 +142,7 @@ func (c *call) move() error {
 		}
 	}
 	if len(moved) == 0 {
-		return fatal("not under version control, source=%s, destination=%s", paths[0], paths[1])
+		return newFatal("not under version control, source=%s, destination=%s", paths[0], paths[1])
 	}
 	if err := c.p.Rename(c.args[0], to); err != nil {
 		return err
@@ -201,8 +201,8 @@ func (r *repository) readState() (*state, error) {
 	return s, err
 }
 
-// status prints the changes of the index and the working tree.
-func (c *call) status() error {
+// printStatus prints the changes of the index and the working tree.
+func (c *call) printStatus() error {
 	s, err := c.readState()
 	if err != nil {
 		return err
@@ -214,13 +214,13 @@ func (c *call) status() error {
 		c.printShort(s)
 		return nil
 	}
-	c.printLong(s, "No commits yet", conclude)
+	c.printLong(s, "No commits yet", describeEnd)
 	return nil
 }
 
-// shown returns a path of the repository relative to the working directory, for output to people.
-func (c *call) shown(name string) string {
-	dir, err := c.relative(".")
+// displayPath returns a path of the repository relative to the working directory, for output to people.
+func (c *call) displayPath(name string) string {
+	dir, err := c.relativePath(".")
 	if err != nil || dir == "" {
 		return name
 	}
@@ -240,7 +240,7 @@ func (c *call) shown(name string) string {
 func (c *call) printShort(s *state) {
 	out := c.p.Out()
 	if c.has("-b", "--branch") {
-		branch, at := c.head()
+		branch, at := c.readHead()
 		switch {
 		case branch == "":
 			branch = "HEAD (no branch)"
@@ -260,7 +260,7 @@ func (c *call) printShort(s *state) {
 		}
 		marks[ch.name] = [2]byte{m[0], ch.letter()[0]}
 	}
-	shown := c.shown
+	shown := c.displayPath
 	if c.has("--porcelain", "--porcelain=v1") {
 		shown = func(name string) string { return name }
 	}
@@ -273,10 +273,10 @@ func (c *call) printShort(s *state) {
 	}
 }
 
-// printLong prints the long form: first is the line for a branch without commits, and conclude returns the last line.
-func (c *call) printLong(s *state, first string, conclude func(s *state, first bool) string) {
+// printLong prints the long form: first is the line for a branch without commits, and end returns the last line.
+func (c *call) printLong(s *state, first string, end func(s *state, first bool) string) {
 	out := c.p.Out()
-	branch, at := c.head()
+	branch, at := c.readHead()
 	if branch == "" {
 		_, _ = fmt.Fprintf(out, "HEAD detached at %s\n", at.short()) // Flush reports the error, as of all writes
 	} else {
@@ -293,7 +293,7 @@ func (c *call) printLong(s *state, first string, conclude func(s *state, first b
 		}
 		_, _ = fmt.Fprintf(out, "Changes to be committed:\n  (use \"%s\" to unstage)\n", hint)
 		for _, ch := range s.staged {
-			_, _ = fmt.Fprintf(out, "\t%s%s\n", words[ch.letter()], c.shown(ch.name))
+			_, _ = fmt.Fprintf(out, "\t%s%s\n", words[ch.letter()], c.displayPath(ch.name))
 		}
 		_, _ = fmt.Fprintln(out)
 	}
@@ -304,22 +304,22 @@ func (c *call) printLong(s *state, first string, conclude func(s *state, first b
 		}
 		_, _ = fmt.Fprintf(out, "Changes not staged for commit:\n  (use \"git %s <file>...\" to update what will be committed)\n  (use \"git restore <file>...\" to discard changes in working directory)\n", verb)
 		for _, ch := range s.unstaged {
-			_, _ = fmt.Fprintf(out, "\t%s%s\n", words[ch.letter()], c.shown(ch.name))
+			_, _ = fmt.Fprintf(out, "\t%s%s\n", words[ch.letter()], c.displayPath(ch.name))
 		}
 		_, _ = fmt.Fprintln(out)
 	}
 	if len(s.untracked) > 0 {
 		_, _ = fmt.Fprint(out, "Untracked files:\n  (use \"git add <file>...\" to include in what will be committed)\n")
 		for _, name := range s.untracked {
-			_, _ = fmt.Fprintf(out, "\t%s\n", c.shown(name))
+			_, _ = fmt.Fprintf(out, "\t%s\n", c.displayPath(name))
 		}
 		_, _ = fmt.Fprintln(out)
 	}
-	_, _ = fmt.Fprint(out, conclude(s, at == ""))
+	_, _ = fmt.Fprint(out, end(s, at == ""))
 }
 
-// conclude returns the last line of a long status.
-func conclude(s *state, first bool) string {
+// describeEnd returns the last line of a long status.
+func describeEnd(s *state, first bool) string {
 	switch {
 	case len(s.staged) > 0:
 		return ""
@@ -333,8 +333,8 @@ func conclude(s *state, first bool) string {
 	return "nothing to commit, working tree clean\n"
 }
 
-// diff prints the differences between two of: commits, the index and the working tree.
-func (c *call) diff() error {
+// printDiff prints the differences between two of: commits, the index and the working tree.
+func (c *call) printDiff() error {
 	x, err := c.readIndex()
 	if err != nil {
 		return err
@@ -345,18 +345,18 @@ func (c *call) diff() error {
 	for len(operands) > 0 && len(revs) < 2 {
 		a, b, ok := strings.Cut(operands[0], "..")
 		if ok && len(revs) == 0 {
-			from, err := c.resolve(orHead(a))
+			from, err := c.resolveRevision(orHead(a))
 			if err != nil {
 				return err
 			}
-			to, err := c.resolve(orHead(strings.TrimPrefix(b, ".")))
+			to, err := c.resolveRevision(orHead(strings.TrimPrefix(b, ".")))
 			if err != nil {
 				return err
 			}
 			revs, operands = []id{from, to}, operands[1:]
 			break
 		}
-		at, err := c.resolve(operands[0])
+		at, err := c.resolveRevision(operands[0])
 		if err != nil {
 			if _, serr := c.p.Lstat(operands[0]); serr == nil && !c.split {
 				break
@@ -375,7 +375,7 @@ func (c *call) diff() error {
 	}
 	list = slices.DeleteFunc(list, func(ch change) bool { return !selects(paths, ch.name) })
 	if !c.has("--quiet") {
-		if err := f.print(list); err != nil {
+		if err := f.printAll(list); err != nil {
 			return err
 		}
 	}
@@ -432,24 +432,24 @@ func compareAfter(c *call, err error, old, new map[string]treeEntry) ([]change, 
 	return compareTrees(c.p, old, new), nil
 }
 
-// commit stores the index as a commit.
-func (c *call) commit() error {
+// createCommit stores the index as a commit.
+func (c *call) createCommit() error {
 	if c.has("-a", "--all") {
 		c.flags["-u"] = ""
-		if err := c.add(); err != nil {
+		if err := c.addPaths(); err != nil {
 			return err
 		}
 	}
 	if c.has("--author", "--date") {
-		return fatal("--author and --date are not supported here; set GIT_AUTHOR_NAME, GIT_AUTHOR_EMAIL and GIT_AUTHOR_DATE")
+		return newFatal("--author and --date are not supported here; set GIT_AUTHOR_NAME, GIT_AUTHOR_EMAIL and GIT_AUTHOR_DATE")
 	}
 	s, err := c.readState()
 	if err != nil {
 		return err
 	}
-	branch, at := c.head()
+	branch, at := c.readHead()
 	if len(s.staged) == 0 && !c.has("--allow-empty", "--amend") {
-		c.printLong(s, "Initial commit", conclude)
+		c.printLong(s, "Initial commit", describeEnd)
 		return &failure{1, ""}
 	}
 	message, err := c.readMessage(at)
@@ -461,7 +461,7 @@ func (c *call) commit() error {
 		return err
 	}
 	var parents []id
-	author, err := c.identity("AUTHOR")
+	author, err := c.buildIdentity("AUTHOR")
 	if err != nil {
 		return err
 	}
@@ -471,7 +471,7 @@ func (c *call) commit() error {
 	if c.has("--amend") {
 		last, err := c.readCommit(at)
 		if err != nil {
-			return fatal("You have nothing to amend.")
+			return newFatal("You have nothing to amend.")
 		}
 		parents, author = last.parents, last.author
 		if empty, err := c.isTreeOf(parents, tree); err != nil {
@@ -512,7 +512,7 @@ func (c *call) readMessage(at id) (string, error) {
 			b, err = c.p.ReadFile(file)
 		}
 		if err != nil {
-			return "", fatal("could not read log file '%s'", file)
+			return "", newFatal("could not read log file '%s'", file)
 		}
 		text, ok = string(b), true
 	}
@@ -524,7 +524,7 @@ func (c *call) readMessage(at id) (string, error) {
 		return last.message, nil
 	}
 	if !ok {
-		return "", refuse("there is no editor in a virtual sandbox: give the message with -m or -F")
+		return "", newError("there is no editor in a virtual sandbox: give the message with -m or -F")
 	}
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -542,7 +542,7 @@ func (c *call) readMessage(at id) (string, error) {
 
 // writeCommit stores a commit of the current committer.
 func (c *call) writeCommit(tree id, parents []id, author, message string) (id, error) {
-	committer, err := c.identity("COMMITTER")
+	committer, err := c.buildIdentity("COMMITTER")
 	if err != nil {
 		return "", err
 	}
@@ -566,8 +566,8 @@ func (c *call) printCommitted(branch string, i id) error {
 	if len(done.parents) == 0 {
 		root = " (root-commit)"
 	}
-	_, _ = fmt.Fprintf(c.p.Out(), "[%s%s %s] %s\n", branch, root, i.short(), before(done.message, "\n")) // Flush reports the error
-	author, committer := before(done.author, "> "), before(done.committer, "> ")
+	_, _ = fmt.Fprintf(c.p.Out(), "[%s%s %s] %s\n", branch, root, i.short(), cutBefore(done.message, "\n")) // Flush reports the error
+	author, committer := cutBefore(done.author, "> "), cutBefore(done.committer, "> ")
 	if author != committer {
 		_, _ = fmt.Fprintf(c.p.Out(), " Author: %s>\n", author)
 	}
