@@ -209,7 +209,7 @@ func (r *repository) readObject(i id) (string, []byte, error) {
 	return kind, body, nil
 }
 
-// createCommit is a parsed commit.
+// commit is a parsed commit.
 type commit struct {
 	id                id
 	tree              id
