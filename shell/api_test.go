@@ -206,7 +206,7 @@ func TestHints(t *testing.T) {
 	s := shell.New(shell.Config{Kernel: k, Env: []string{"PATH=/bin"}})
 	defer s.Close()
 	for command, want := range map[string]string{
-		"ehco": "did you mean `echo'?", "python3 x": "driver with real processes", "git log": "diff and patch", "vim x": "sed", "slep 1": "did you mean `sleep'?",
+		"ehco": "did you mean `echo'?", "python3 x": "driver with real processes", "gh pr": "use git", "vim x": "sed", "slep 1": "did you mean `sleep'?",
 	} {
 		res := run(t, s, command)
 		first, rest, _ := strings.Cut(string(res.Stderr), "\n")

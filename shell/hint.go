@@ -16,8 +16,8 @@ func hintForMissing(name string) string {
 		return name + " is not part of a virtual sandbox: use awk, sed, jq, bc or bash, or " + realDrivers
 	case "node", "nodejs", "deno", "bun", "ts-node", "tsx":
 		return name + " is not part of a virtual sandbox: use jq for JSON, awk or bash, or " + realDrivers
-	case "git", "hg", "svn", "gh":
-		return name + " is not part of a virtual sandbox: use diff and patch for changes, tar or cp for copies, or " + realDrivers
+	case "hg", "svn", "gh":
+		return name + " is not part of a virtual sandbox: use git for versions in the sandbox, or " + realDrivers
 	case "npm", "npx", "yarn", "pnpm", "pip", "pip3", "pipx", "uv", "poetry", "conda", "gem", "composer", "go", "cargo", "rustc", "java", "javac", "mvn", "gradle",
 		"gcc", "cc", "g++", "c++", "clang", "clang++", "ld", "cmake", "ninja", "tsc", "dotnet", "make":
 		return name + " is not part of a virtual sandbox; use " + realDrivers

@@ -149,7 +149,11 @@ func (r *turnRun) resumeSteps(ctx context.Context, t *ResumedTurn) (res agent.Re
 	k := &t.kept
 	r.query.Model, r.messages = k.Model, k.Conversation
 	r.text.WriteString(k.Text)
-	if r.sb, err = r.request.Account.OpenForTurn(ctx, t.record.Sandbox); err != nil {
+	r.sb, err = r.request.Account.OpenForTurn(ctx, t.record.Sandbox)
+	if errors.Is(err, atoll.ErrNotFound) {
+		err = fmt.Errorf("%w: its sandbox was removed: %w", agent.ErrSessionLost, err)
+	}
+	if err != nil {
 		return res, err
 	}
 	r.handle.setSandbox(r.sb)
