@@ -173,12 +173,12 @@ func (s *journalStream) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// readJournal reads the start and the inputs of a journal. It returns ErrNotFound if the session
-// can't be continued.
+// readJournal reads the start and the inputs of a journal. It returns ErrSessionLost, which is ErrNotFound
+// too, if the session can't be continued.
 func readJournal(dir string) (start sessionStart, inputs []sessionInput, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, journalStart))
 	if errors.Is(err, os.ErrNotExist) {
-		return start, nil, fmt.Errorf("%w: the session has no complete journal", atoll.ErrNotFound)
+		return start, nil, fmt.Errorf("%w: the journal of the agent's session is missing or incomplete: %w", ErrSessionLost, atoll.ErrNotFound)
 	}
 	if err == nil {
 		err = json.Unmarshal(b, &start)

@@ -99,6 +99,8 @@ func (e *Ending) explainMissing(r *Result) {
 	switch {
 	case e.Stop != nil:
 		r.Outcome, r.Message = e.Stop.Outcome, e.Stop.Message
+	case errors.Is(e.Err, ErrSessionLost):
+		r.Code, r.Message = "sandbox", e.Err.Error()
 	case e.Err != nil:
 		r.Outcome, r.Code, r.Message = Failed, CodeOf(e.Err), e.Err.Error()
 		if errors.Is(e.Err, atoll.ErrTimeout) || errors.Is(e.Err, context.DeadlineExceeded) {

@@ -10,12 +10,16 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
+// ErrSessionLost is the cause of the end of a turn whose session can't be continued by another process: its journal, its sandbox or
+// the agent's process is missing. The turn ends as Crashed.
+var ErrSessionLost = errors.New("the server ended during the turn, and the next one can't continue it")
+
 // ResumeSession continues the session of a process that has ended or has left it, from its Job.Journal. The
 // job must be as that of [StartSession], but for its Turn, which is the journal's. The recorded output is
 // handled again, so that Job.Emit receives every event of the session from the first one on.
 //
-// It returns ErrNotFound if the journal is incomplete, and ErrUnsupported for a sandbox that is no
-// atoll.CommandResumer. That the agent's process does not exist any more is an Outcome.
+// It returns ErrSessionLost if the journal is incomplete or the sandbox was removed, and ErrUnsupported for a sandbox that is no
+// atoll.CommandResumer. That the agent's process does not exist any more is an Outcome: Crashed.
 func ResumeSession(ctx context.Context, j Job) (*Session, error) {
 	start, inputs, err := readJournal(j.Journal)
 	if err != nil {
@@ -32,6 +36,9 @@ func ResumeSession(ctx context.Context, j Job) (*Session, error) {
 	s := newSession(j)
 	if err := s.serveAgain(ctx, start); err != nil {
 		s.services.close()
+		if errors.Is(err, atoll.ErrNotFound) {
+			err = fmt.Errorf("%w: its sandbox was removed: %w", ErrSessionLost, err)
+		}
 		return nil, err
 	}
 	if s.journal, err = openJournal(j.Journal); err != nil {
@@ -47,7 +54,11 @@ func ResumeSession(ctx context.Context, j Job) (*Session, error) {
 			return atoll.Exit{}, err
 		}
 		cmd.Stdin = nil // continueInput returns it
-		return resumer.ResumeExec(run, cmd, received)
+		exit, err := resumer.ResumeExec(run, cmd, received)
+		if errors.Is(err, atoll.ErrNotFound) {
+			err = fmt.Errorf("%w: the agent's process is missing in its sandbox: %w", ErrSessionLost, err)
+		}
+		return exit, err
 	})
 	return s, nil
 }

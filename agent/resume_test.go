@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/internal/testing/agenttest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // keptProcess is a process that goes on when its host leaves it.
@@ -201,6 +203,7 @@ func TestResumeSession(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		asked = make(map[string]int)
+		started := make(chan *agent.Session, 1)
 		var mu sync.Mutex
 		job.Decide = func(_ context.Context, p agent.Permission) (agent.Decision, error) {
 			mu.Lock()
@@ -211,12 +214,14 @@ func TestResumeSession(t *testing.T) {
 		job.Emit = func(e agent.Event) {
 			if told = append(told, formatEvent(e)); len(told) == leaveAfter {
 				cancel(atoll.ErrLeft)
+				testenv.WaitFor(t, "the session is left", (<-started).WasLeft)
 			}
 		}
 		s, err := agent.StartSession(ctx, job)
 		if err != nil {
 			t.Fatal(err)
 		}
+		started <- s
 		_, err = s.Wait(context.WithoutCancel(ctx))
 		if err = errors.Join(err, s.Close()); err != nil {
 			t.Fatal(err)
@@ -311,6 +316,41 @@ func TestResumeInterrupted(t *testing.T) {
 		t.Errorf("the agent was sent %q", inputs.String())
 	}
 	_ = again.Close()
+}
+
+// TestResumeWithoutProcess continues sessions whose process or journal does not exist any more: each ends as crashed, with the cause.
+func TestResumeWithoutProcess(t *testing.T) {
+	sb, job := newResumable(t)
+	begun, left := context.WithCancelCause(t.Context())
+	first, err := agent.StartSession(begun, job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left(atoll.ErrLeft)
+	if _, err := first.Wait(t.Context()); err != nil || !first.WasLeft() {
+		t.Fatalf("the session was not left: %v", err)
+	}
+	_ = first.Close()
+	sb.mu.Lock()
+	clear(sb.kept)
+	sb.mu.Unlock()
+	again, err := agent.ResumeSession(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := again.Wait(t.Context())
+	if err != nil || r.Outcome != agent.Crashed || r.Code != "sandbox" || !strings.Contains(r.Message, "process is missing") {
+		t.Errorf("without its process: %+v, %v", r, err)
+	}
+	_ = again.Close()
+	if err := os.RemoveAll(job.Journal); err != nil {
+		t.Fatal(err)
+	}
+	_, err = agent.ResumeSession(t.Context(), job)
+	end := agent.Ending{Err: err}
+	if r := end.Result(); r.Outcome != agent.Crashed || r.Code != "sandbox" || !strings.Contains(r.Message, "journal of the agent's session is missing") {
+		t.Errorf("without its journal: %+v", r)
+	}
 }
 
 // TestResumeWithoutJournal: a session whose output is longer than a journal can't be continued, and says so.

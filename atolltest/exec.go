@@ -38,7 +38,7 @@ var execLaws = []law{
 }
 
 func argsAsGiven(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	args := []string{
 		"", " ", "a b", `"`, "'", `\`, `\n`, "$HOME", "`id`", "$(id)", "*", "?", "~", "-n", "--", "a\nb", "a\tb", ";", "&", "|", ">", "ü", "日本",
 		"\x80\xff\x01", "", "=", "a=b", "{1,2}", "!!", "#", "%s", "",
@@ -51,7 +51,7 @@ func argsAsGiven(e *env) {
 }
 
 func shellText(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	wantEqual(e, "pipes, variables and quotes", e.runShell(sb, `x='a  b'; echo "$x" | cat; for i in 1 2; do echo $i; done`), "a  b\n1\n2\n")
 	exit := e.exec(sb, atoll.Cmd{Shell: "exit 3"})
 	wantEqual(e, "exit in the text", exit.Code, 3)
@@ -65,7 +65,7 @@ func shellText(e *env) {
 }
 
 func exitCodes(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	for _, code := range []int{0, 1, 2, 42, 125, 126, 127, 128, 130, 137, 200, 254, 255} {
 		exit := e.exec(sb, atoll.Cmd{Args: []string{"sh", "-c", fmt.Sprintf("exit %d", code)}})
 		wantEqual(e, fmt.Sprintf("exit %d", code), exit.Code, code)
@@ -74,7 +74,7 @@ func exitCodes(e *env) {
 }
 
 func notFoundIs127(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	for _, args := range [][]string{{"atolltest-no-such-program"}, {"/no/such/program"}} {
 		exit := e.exec(sb, atoll.Cmd{Args: args})
 		wantEqual(e, args[0], exit.Code, 127)
@@ -87,7 +87,7 @@ func notFoundIs127(e *env) {
 }
 
 func notExecutableIs126(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	e.runShell(sb, "mkdir -p /tmp/law && echo hi >/tmp/law/plain && chmod 644 /tmp/law/plain")
 	for _, name := range []string{"/tmp/law/plain", "/tmp/law"} {
 		exit := e.exec(sb, atoll.Cmd{Args: []string{name}})
@@ -99,7 +99,7 @@ func notExecutableIs126(e *env) {
 }
 
 func signalIs128Plus(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	for name, number := range map[string]int{"KILL": 9, "TERM": 15, "HUP": 1} {
 		exit := e.exec(sb, atoll.Cmd{Shell: "kill -" + name + " $$; while :; do :; done"})
 		wantEqual(e, name, exit.Code, 128+number)
@@ -108,7 +108,7 @@ func signalIs128Plus(e *env) {
 }
 
 func streamsAreSeparate(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	exit := e.exec(sb, atoll.Cmd{Shell: "echo one; echo two >&2; echo three; echo four >&2"})
 	wantEqual(e, "stdout", string(exit.Stdout), "one\nthree\n")
 	wantEqual(e, "stderr", string(exit.Stderr), "two\nfour\n")
@@ -120,7 +120,7 @@ func streamsAreSeparate(e *env) {
 }
 
 func binarySurvives(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	all := make([]byte, 256)
 	for i := range all {
 		all[i] = byte(i)
@@ -133,7 +133,7 @@ func binarySurvives(e *env) {
 }
 
 func tenMegabytesSurvive(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	const size = 10 << 20
 	want := sha256.Sum256(bytes.Repeat([]byte("0123456789abcde\n"), size/16))
 	h := sha256.New()
@@ -156,7 +156,7 @@ func (c *counter) Write(b []byte) (int, error) {
 }
 
 func longArgumentsSurvive(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	long := strings.Repeat("0123456789", 15_000) // 150 kB: longer than one argument may be on Linux
 	exit := e.exec(sb, atoll.Cmd{Args: []string{"sh", "-c", `read -r x; echo ${#x}`}, Stdin: strings.NewReader(long + "\n")})
 	wantEqual(e, "through stdin", strings.TrimSpace(string(exit.Stdout)), "150000")
@@ -181,7 +181,7 @@ func longArgumentsSurvive(e *env) {
 }
 
 func stdinReachesCommand(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	exit := e.exec(sb, atoll.Cmd{Shell: "read a; read b; echo $b $a; cat", Stdin: strings.NewReader("1\n2\n3\n")})
 	wantEqual(e, "lines", string(exit.Stdout), "2 1\n3\n")
 	r, w := io.Pipe()
@@ -196,12 +196,12 @@ func stdinReachesCommand(e *env) {
 }
 
 func noStdinIsEmpty(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	wantEqual(e, "cat", e.runShell(sb, "cat; echo end"), "end\n")
 }
 
 func unreadStdinIsFine(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	r, w := io.Pipe()
 	defer w.Close()
 	e.mustFinish("a command that reads nothing of a stdin that never ends", func() {
@@ -226,14 +226,14 @@ func envReachesCommand(e *env) {
 
 func hostEnvIsHidden(e *env) {
 	os.Setenv("ATOLLTEST_SECRET", "of the host") // not reset: T.Setenv forbids parallel suites
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if out := e.runShell(sb, "env"); strings.Contains(out, "ATOLLTEST_SECRET") {
 		e.Error("a variable of the host is visible inside")
 	}
 }
 
 func dirIsWorkingDirectory(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	e.runShell(sb, "mkdir -p '/tmp/a dir'")
 	exit := e.exec(sb, atoll.Cmd{Args: []string{"pwd"}, Dir: "/tmp/a dir"})
 	wantEqual(e, "pwd", string(exit.Stdout), "/tmp/a dir\n")
@@ -244,7 +244,7 @@ func dirIsWorkingDirectory(e *env) {
 }
 
 func outputIsBounded(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	exit := e.exec(sb, atoll.Cmd{Shell: "yes | head -c 200000; echo end >&2", MaxOutput: 1000})
 	wantEqual(e, "kept", len(exit.Stdout), 1000)
 	wantEqual(e, "Truncated", exit.Truncated, true)
@@ -255,7 +255,7 @@ func outputIsBounded(e *env) {
 }
 
 func slowReaderGetsAll(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	const size = 3 << 20
 	r, w := io.Pipe()
 	result := make(chan error, 1)
@@ -286,7 +286,7 @@ type failingWriter struct{}
 func (failingWriter) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
 func failingWriterEndsCommand(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	e.mustFinish("a command whose writer fails", func() {
 		_, err := sb.Exec(e.newContext(), atoll.Cmd{Shell: "yes | head -c 30000000", Stdout: failingWriter{}})
 		e.wantError(err, io.ErrClosedPipe, "the writer's error")
@@ -295,7 +295,7 @@ func failingWriterEndsCommand(e *env) {
 }
 
 func execConcurrently(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	var wg sync.WaitGroup
 	for i := range 16 {
 		wg.Go(func() {
@@ -312,14 +312,14 @@ func execConcurrently(e *env) {
 }
 
 func execsShareFiles(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	e.runShell(sb, "echo one > /tmp/shared; cd /tmp; X=1")
 	wantEqual(e, "a file of an earlier command", e.runShell(sb, "cat /tmp/shared"), "one\n")
 	wantEqual(e, "a variable of an earlier command", e.runShell(sb, "echo ${X-unset}"), "unset\n")
 }
 
 func badCommandIsInvalid(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	for what, cmd := range map[string]atoll.Cmd{
 		"nothing":           {},
 		"both":              {Args: []string{"true"}, Shell: "true"},

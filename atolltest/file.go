@@ -107,7 +107,7 @@ func (e *env) exportPath(sb atoll.Sandbox, name string) map[string]entry {
 }
 
 func tarRoundTrip(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	when := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 	in := []entry{
 		{Header: tar.Header{Name: "tree/", Typeflag: tar.TypeDir, Mode: 0o750, ModTime: when}},
@@ -157,7 +157,7 @@ func tarRoundTrip(e *env) {
 }
 
 func importMakesTheDirectory(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if err := sb.Import(e.newContext(), "/tmp/a/b/c", e.packArchive(fileEntry("x", "1"))); err != nil {
 		e.Fatalf("Import: %v", err)
 	}
@@ -169,7 +169,7 @@ func importMakesTheDirectory(e *env) {
 }
 
 func importKeepsWhatIsThere(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	e.runShell(sb, "mkdir -p /tmp/k/d; echo old > /tmp/k/old; echo old > /tmp/k/d/both")
 	if err := sb.Import(e.newContext(), "/tmp/k", e.packArchive(fileEntry("d/both", "new"), fileEntry("d/new", "new"))); err != nil {
 		e.Fatalf("Import: %v", err)
@@ -178,7 +178,7 @@ func importKeepsWhatIsThere(e *env) {
 }
 
 func importStaysInside(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	e.runShell(sb, "mkdir -p /tmp/in /tmp/out")
 	link := func(name, to string) entry {
 		return entry{Header: tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: to}}
@@ -205,7 +205,7 @@ func importStaysInside(e *env) {
 }
 
 func importThroughPlantedLinkStaysInside(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	e.runShell(sb, "mkdir -p /tmp/in /tmp/out; echo kept > /tmp/out/victim; ln -s /tmp/out /tmp/in/link; ln -s /tmp/out/victim /tmp/in/victim; ln -s ../out /tmp/in/rel")
 	_ = sb.Import(e.newContext(), "/tmp/in", e.packArchive(fileEntry("link/new", "evil")))
 	_ = sb.Import(e.newContext(), "/tmp/in", e.packArchive(fileEntry("rel/new", "evil")))
@@ -214,7 +214,7 @@ func importThroughPlantedLinkStaysInside(e *env) {
 }
 
 func importOfGarbageIsAnError(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	good := e.packArchive(fileEntry("x", strings.Repeat("content ", 1000))).Bytes()
 	for what, b := range map[string][]byte{
 		"random bytes": bytes.Repeat([]byte("not a tar "), 1000),
@@ -228,7 +228,7 @@ func importOfGarbageIsAnError(e *env) {
 }
 
 func importEndsWithItsContext(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	ctx, cancel := context.WithCancel(e.newContext())
 	r, w := io.Pipe()
 	defer w.Close()
@@ -242,7 +242,7 @@ func importEndsWithItsContext(e *env) {
 }
 
 func exportOfAFile(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	e.runShell(sb, "echo content > /tmp/one; chmod 640 /tmp/one")
 	out := e.exportPath(sb, "/tmp/one")
 	wantEqual(e, "entries", len(out), 1)
@@ -251,7 +251,7 @@ func exportOfAFile(e *env) {
 }
 
 func exportMissingIsNotFound(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	rc, err := sb.Export(e.newContext(), "/no/such/file")
 	if err == nil {
 		_, err = io.Copy(io.Discard, rc)
@@ -263,7 +263,7 @@ func exportMissingIsNotFound(e *env) {
 }
 
 func exportCanBeAbandoned(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	e.runShell(sb, "yes | head -c 3000000 > /tmp/big")
 	for range 3 {
 		rc, err := sb.Export(e.newContext(), "/tmp/big")
@@ -279,7 +279,7 @@ func exportCanBeAbandoned(e *env) {
 }
 
 func bigFileRoundTrip(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	data := bytes.Repeat([]byte("0123456789abcdef"), 9<<20/16)
 	if err := atoll.WriteFile(e.newContext(), sb, "/tmp/nine", data, 0o600); err != nil {
 		e.Fatalf("WriteFile: %v", err)
@@ -293,7 +293,7 @@ func bigFileRoundTrip(e *env) {
 }
 
 func fileFunctions(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	ctx := e.newContext()
 	if err := atoll.WriteFile(ctx, sb, "/tmp/f/deep/er/x", []byte("one"), 0o640); err != nil {
 		e.Fatalf("WriteFile: %v", err)
@@ -333,7 +333,7 @@ func fileFunctions(e *env) {
 }
 
 func missingFileIsNotFound(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	ctx := e.newContext()
 	_, err := atoll.ReadFile(ctx, sb, "/tmp/missing")
 	e.wantError(err, atoll.ErrNotFound, "ReadFile")
@@ -350,7 +350,7 @@ func missingFileIsNotFound(e *env) {
 }
 
 func pathsMustBeAbsolute(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	ctx := e.newContext()
 	for _, name := range []string{"", "relative", "./x", "a\x00b"} {
 		_, err := atoll.ReadFile(ctx, sb, name)
@@ -364,7 +364,7 @@ func pathsMustBeAbsolute(e *env) {
 // writeIsAtomic reads a file while it is replaced: each read must return one
 // complete content.
 func writeIsAtomic(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	contents := [2][]byte{bytes.Repeat([]byte("a"), 300_000), bytes.Repeat([]byte("b"), 200_000)}
 	write := func(i int) {
 		if err := atoll.WriteFile(e.newContext(), sb, "/tmp/atomic", contents[i%2], 0o644); err != nil {
@@ -402,7 +402,7 @@ func writeIsAtomic(e *env) {
 }
 
 func oddNamesSurvive(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	for _, name := range []string{"a b", "-n", "*", "a\nb", "'", `"`, `\`, "ü", "日本", "$(id)", strings.Repeat("n", 200)} {
 		full := path.Join("/tmp/odd", name)
 		if err := atoll.WriteFile(e.newContext(), sb, full, []byte(name), fs.FileMode(0o644)); err != nil {

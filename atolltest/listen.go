@@ -89,7 +89,7 @@ func listenAcceptsConnections(e *env) {
 	if !e.hasListen() {
 		return
 	}
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	for _, at := range [][2]string{{"tcp", "127.0.0.1:0"}, {"tcp", "localhost:0"}, {"unix", "/tmp/listen.sock"}} {
 		l := e.listen(sb, at[0], at[1])
 		wantEqual(e, "the address's network", l.Addr().Network(), at[0])
@@ -139,7 +139,7 @@ func listenAcceptsManyAtOnce(e *env) {
 		return
 	}
 	const n, size = 100, 64 << 10
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	l := e.listen(sb, "tcp", "127.0.0.1:0")
 	var wg sync.WaitGroup
 	programs := make([]net.Conn, n)
@@ -194,7 +194,7 @@ func listenPortZeroReportsPort(e *env) {
 	if !e.hasListen() {
 		return
 	}
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	seen := make(map[string]bool)
 	for range 3 {
 		l := e.listen(sb, "tcp", "127.0.0.1:0")
@@ -215,7 +215,7 @@ func listenTakenIsExists(e *env) {
 	if !e.hasListen() {
 		return
 	}
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	for _, at := range [][2]string{{"tcp", "127.0.0.1:45124"}, {"unix", "/tmp/taken.sock"}} {
 		e.listen(sb, at[0], at[1])
 		_, err := atoll.Listen(e.newContext(), sb, at[0], at[1])
@@ -231,7 +231,7 @@ func listenStaysInside(e *env) {
 	if !e.hasListen() {
 		return
 	}
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	for _, at := range [][2]string{
 		{"tcp", "0.0.0.0:0"},
 		{"tcp", "[::]:0"},
@@ -256,7 +256,7 @@ func listenEndsWithClose(e *env) {
 	if !e.hasListen() {
 		return
 	}
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	for _, at := range [][2]string{{"tcp", "127.0.0.1:45125"}, {"unix", "/tmp/closed.sock"}} {
 		l := e.listen(sb, at[0], at[1])
 		program := e.dial(sb, l.Addr())

@@ -38,7 +38,7 @@ func (e *env) startSignalled(sb atoll.Sandbox, cmd atoll.Cmd) (*runningCommand, 
 }
 
 func signalEndsCommand(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if !e.hasSignals(sb) {
 		return
 	}
@@ -56,7 +56,7 @@ func signalEndsCommand(e *env) {
 }
 
 func signalIsTrapped(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if !e.hasSignals(sb) {
 		return
 	}
@@ -74,7 +74,7 @@ func signalIsTrapped(e *env) {
 }
 
 func signalKillEndsTheTree(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if !e.hasSignals(sb) {
 		return
 	}
@@ -88,7 +88,7 @@ func signalKillEndsTheTree(e *env) {
 }
 
 func signalUnknownIsIgnored(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if !e.hasSignals(sb) {
 		return
 	}
@@ -104,7 +104,7 @@ func signalUnknownIsIgnored(e *env) {
 }
 
 func signalStopsAndContinues(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if !e.hasSignals(sb) {
 		return
 	}
@@ -135,7 +135,7 @@ func signalStopsAndContinues(e *env) {
 }
 
 func signalReachesTheForeground(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if !e.hasSignals(sb) || !e.features.TTY {
 		return
 	}

@@ -55,10 +55,11 @@ func Run(t *testing.T, d atoll.Driver) {
 		t.Fatalf("Probe: %v", err)
 	}
 	known := make(map[string]bool)
+	shared := &sharedSandbox{}
 	for _, l := range allLaws() {
 		known[l.name] = true
 		t.Run(l.name, func(t *testing.T) {
-			e := &env{T: t, driver: d, features: features}
+			e := &env{T: t, driver: d, features: features, shared: shared}
 			if reason, ok := features.Lacks[l.name]; ok {
 				switch {
 				case slices.Contains(excusableLaws(), l.name):
@@ -72,6 +73,7 @@ func Run(t *testing.T, d atoll.Driver) {
 			l.test(e)
 		})
 	}
+	shared.destroy(t)
 	for name, reason := range features.Lacks {
 		if !known[name] {
 			t.Errorf("Features.Lacks names %q, which is not a law of the suite", name)
@@ -110,6 +112,57 @@ type env struct {
 	driver   atoll.Driver
 	features atoll.Features
 	lacks    bool // the driver declares that it lacks the law
+	shared   *sharedSandbox
+}
+
+// sharedSandbox is a sandbox that laws use one after the other: creating one for each
+// takes most of a suite's time. The zero value has none yet.
+type sharedSandbox struct{ sb atoll.Sandbox }
+
+// destroy destroys the sandbox, if there is one; the next law that asks gets a new one.
+func (s *sharedSandbox) destroy(t *testing.T) {
+	t.Helper()
+	if s.sb == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hangTimeout)
+	defer cancel()
+	if err := s.sb.Destroy(ctx); err != nil {
+		t.Errorf("Destroy of the shared sandbox: %v", err)
+	}
+	s.sb = nil
+}
+
+// filesOfLaws names what the laws in a shared sandbox make, in /tmp: by name, since
+// some drivers under test have no root of their own.
+const filesOfLaws = "*.sock a atomic beat big f file garbage go in k law long.sh missing never nine odd one out plain shared x"
+
+// useSandbox returns a sandbox of the default spec that other laws have used and will
+// use: for laws that only run commands and make files that filesOfLaws names. Their files
+// are removed after the law; where the law failed, the sandbox is destroyed.
+func (e *env) useSandbox() atoll.Sandbox {
+	e.Helper()
+	if e.shared.sb == nil {
+		sb, err := e.driver.Create(e.newContext(), atoll.Spec{Labels: map[string]string{label: "shared"}})
+		if err != nil {
+			e.Fatalf("Create: %v", err)
+		}
+		e.shared.sb = sb
+	}
+	e.Cleanup(func() {
+		if e.Failed() {
+			e.shared.destroy(e.T)
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), hangTimeout)
+		defer cancel()
+		exit, err := e.shared.sb.Exec(ctx, atoll.Cmd{Shell: "cd /tmp && rm -rf " + filesOfLaws})
+		if err != nil || exit.Code != 0 {
+			e.Errorf("clearing the shared sandbox: exit status %d, %v, stderr %q", exit.Code, err, exit.Stderr)
+			e.shared.destroy(e.T)
+		}
+	})
+	return e.shared.sb
 }
 
 // newContext returns a context that ends with the test, or after hangTimeout.

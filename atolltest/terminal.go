@@ -133,7 +133,7 @@ func (e *env) hasTerminals(sb atoll.Sandbox) bool {
 }
 
 func terminalEchoes(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if !e.hasTerminals(sb) {
 		return
 	}
@@ -155,7 +155,7 @@ func terminalEchoes(e *env) {
 }
 
 func terminalSize(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if !e.hasTerminals(sb) {
 		return
 	}
@@ -168,7 +168,7 @@ func terminalSize(e *env) {
 }
 
 func terminalResize(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if !e.hasTerminals(sb) {
 		return
 	}
@@ -186,7 +186,7 @@ func terminalResize(e *env) {
 }
 
 func terminalInterrupts(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if !e.hasTerminals(sb) {
 		return
 	}
@@ -212,7 +212,7 @@ func terminalInterrupts(e *env) {
 }
 
 func terminalEOF(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if !e.hasTerminals(sb) {
 		return
 	}
@@ -228,7 +228,7 @@ func terminalEOF(e *env) {
 }
 
 func terminalIsATerminal(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if !e.hasTerminals(sb) {
 		return
 	}
@@ -241,7 +241,7 @@ func terminalIsATerminal(e *env) {
 }
 
 func terminalJoinsStreams(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if !e.hasTerminals(sb) {
 		return
 	}
@@ -254,7 +254,7 @@ func terminalJoinsStreams(e *env) {
 }
 
 func terminalSlowReaderGetsAll(e *env) {
-	sb := e.newSandbox()
+	sb := e.useSandbox()
 	if !e.hasTerminals(sb) {
 		return
 	}
@@ -301,7 +301,7 @@ func terminalDeadline(e *env) {
 	if r.err == nil {
 		e.Error("Exec in a sandbox that was destroyed under it returned no error")
 	}
-	sb = e.newSandbox()
+	sb = e.useSandbox()
 	e.mustFinish("a command on a terminal past its deadline", func() {
 		_, err := e.execPastDeadline(sb, atoll.Cmd{Shell: "trap '' INT TERM HUP; " + heartbeatScript, TTY: &atoll.TTY{}, Timeout: 500 * time.Millisecond}, "started\r\n")
 		e.wantError(err, atoll.ErrTimeout, "Exec")

@@ -206,13 +206,32 @@ func TestHints(t *testing.T) {
 	s := shell.New(shell.Config{Kernel: k, Env: []string{"PATH=/bin"}})
 	defer s.Close()
 	for command, want := range map[string]string{
-		"ehco": "did you mean `echo'?", "python3 x": "driver with real processes", "slep 1": "did you mean `sleep'?",
+		"ehco": "did you mean `echo'?", "python3 x": "driver with real processes", "gh pr": "use git", "vim x": "sed", "slep 1": "did you mean `sleep'?",
 	} {
 		res := run(t, s, command)
 		first, rest, _ := strings.Cut(string(res.Stderr), "\n")
 		name, _, _ := strings.Cut(command, " ")
 		if first != "bash: line 1: "+name+": command not found" || !strings.Contains(rest, want) || res.ExitCode != 127 {
 			t.Errorf("%s: %q", command, res.Stderr)
+		}
+	}
+}
+
+// TestHintsOfScripts checks that bash -c and scripts name what to use instead of a program that agents
+// expect, and nothing else: bash prints no hints.
+func TestHintsOfScripts(t *testing.T) {
+	f := vfs.New(vfs.Options{Base: image()})
+	k := kernel.New(kernel.Config{FS: f, Programs: programs()})
+	s := shell.New(shell.Config{Kernel: k, Env: []string{"PATH=/bin"}})
+	defer s.Close()
+	for command, want := range map[string]string{
+		"bash -c 'python3 x'": "bash: line 1: python3: command not found\npython3 is not part of a virtual sandbox: use awk",
+		"bash -c 'sudo ls'":   "bash: line 1: sudo: command not found\nthis sandbox has only the user root: run the command without sudo",
+		"bash -c 'slep 1'":    "bash: line 1: slep: command not found\n",
+	} {
+		res := run(t, s, command)
+		if !strings.HasPrefix(string(res.Stderr), want) || strings.HasSuffix(want, "\n") && string(res.Stderr) != want || res.ExitCode != 127 {
+			t.Errorf("%s: %d %q", command, res.ExitCode, res.Stderr)
 		}
 	}
 }

@@ -159,7 +159,9 @@ func (in *interp) describeAll(names []string, verbose, std bool) int {
 		case verbose:
 			b.WriteString(in.describeMeaning(name, m))
 		case m.kind == "alias":
-			b.WriteString("alias " + name + "=" + quoteSingle(m.text) + "\n")
+			b.WriteString("alias " + name + "=")
+			writeSingle(b, m.text)
+			b.WriteString("\n")
 		case m.kind == "file":
 			file := m.text
 			if strings.Contains(name, "/") {
@@ -183,7 +185,9 @@ func bAlias(in *interp, args []string) int {
 		if !in.optOn(optPosix) || set['p'] {
 			b.WriteString("alias ")
 		}
-		b.WriteString(name + "=" + quoteSingle(text) + "\n")
+		b.WriteString(name + "=")
+		writeSingle(b, text)
+		b.WriteString("\n")
 	}
 	if len(rest) == 0 || set['p'] {
 		names := make([]string, 0, len(in.alias.m))

@@ -1,5 +1,7 @@
 package shell
 
+import "strings"
+
 // The functions of this file charge what a shell holds besides its variables
 // to the memory limit: functions, aliases, positional parameters, traps,
 // history.
@@ -7,12 +9,16 @@ package shell
 // Bytes charged for an entry in addition to its text.
 const (
 	bytesPerFunction = 2048
+	bytesPerNode     = 310
 	bytesPerEntry    = 128
 )
 
-// memoryCost returns the bytes charged for a function: its tree and closures
-// grow with its text.
-func (f *function) memoryCost() int64 { return bytesPerFunction + 48*int64(len(f.decl.Source)) }
+// memoryCost returns the bytes charged for a function: its tree and closures grow with the nodes of its
+// body, those of a word with braces more.
+func (f *function) memoryCost() int64 {
+	nodes := f.decl.Nodes + 2*strings.Count(f.decl.Source, "{")
+	return bytesPerFunction + bytesPerNode*int64(nodes) + 16*int64(len(f.decl.Source))
+}
 
 // chargeReplaced charges a value that takes the place of another. While the shell has children, which may
 // still have the old value, a large one stays charged.
@@ -30,17 +36,37 @@ func (in *interp) chargeReplaced(cost, old int64) {
 // maxUncharged is the size of the largest values that are not charged to both of two shells that have them.
 const maxUncharged = 4096
 
-// paramsCost returns the bytes charged to a child for its copy of the positional parameters, which its
-// parent may replace.
-func (in *interp) paramsCost() int64 {
-	cost := int64(0)
+// bytesPerName is charged for an entry of a table of names that two shells have.
+const bytesPerName = 64
+
+// inheritedCost returns the bytes charged to a child for what its parent may replace, so that only the
+// child still has it: positional parameters and the tables of names.
+func (in *interp) inheritedCost() int64 {
+	params := int64(0)
 	for _, s := range in.params {
-		cost += 16 + int64(len(s))
+		params += 16 + int64(len(s))
 	}
-	if cost < maxUncharged {
-		return 0
+	cost := int64(0)
+	for _, n := range []int64{
+		params, bytesPerName * int64(len(in.m)), bytesPerName * int64(len(in.funcs.m)), bytesPerName * int64(len(in.alias.m)), bytesPerName * int64(len(in.specs.m)),
+	} {
+		if n >= maxUncharged {
+			cost += n
+		}
 	}
 	return cost
+}
+
+// chargeTable charges the copy of a table of n names, which a change of a shared table makes: the time
+// always, the memory if the table is another shell's. What a shell leaves to its children is charged to them.
+func (in *interp) chargeTable(n int, borrowed bool) {
+	if in.p == nil || n == 0 {
+		return
+	}
+	in.p.Tick(n / 8)
+	if cost := bytesPerName * int64(n); borrowed && cost >= maxUncharged {
+		in.p.Alloc(cost)
+	}
 }
 
 // setFunction defines a function.
@@ -50,6 +76,7 @@ func (in *interp) setFunction(f *function) {
 		cost = old.memoryCost()
 	}
 	in.chargeReplaced(f.memoryCost(), cost)
+	in.chargeTable(in.funcs.copySize(), in.funcs.borrowed)
 	in.funcs.set(f.name, f)
 }
 
@@ -57,6 +84,7 @@ func (in *interp) setFunction(f *function) {
 func (in *interp) dropFunction(name string) {
 	if old, ok := in.funcs.get(name); ok {
 		in.chargeReplaced(0, old.memoryCost())
+		in.chargeTable(in.funcs.copySize(), in.funcs.borrowed)
 		in.funcs.deleteKey(name)
 	}
 }
@@ -68,6 +96,7 @@ func (in *interp) setAlias(name, text string) {
 		cost = int64(bytesPerEntry + len(old))
 	}
 	in.chargeReplaced(int64(bytesPerEntry+len(text)), cost)
+	in.chargeTable(in.alias.copySize(), in.alias.borrowed)
 	in.alias.set(name, text)
 }
 
@@ -75,6 +104,7 @@ func (in *interp) setAlias(name, text string) {
 func (in *interp) dropAlias(name string) {
 	if old, ok := in.alias.get(name); ok {
 		in.chargeReplaced(0, int64(bytesPerEntry+len(old)))
+		in.chargeTable(in.alias.copySize(), in.alias.borrowed)
 		in.alias.deleteKey(name)
 	}
 }
@@ -138,6 +168,7 @@ func (c completionSpec) memoryCost() int64 {
 func (in *interp) setSpec(name string, c completionSpec) {
 	in.dropSpec(name)
 	in.chargeReplaced(c.memoryCost(), 0)
+	in.chargeTable(in.specs.copySize(), in.specs.borrowed)
 	in.specs.set(name, c)
 }
 
@@ -145,6 +176,7 @@ func (in *interp) setSpec(name string, c completionSpec) {
 func (in *interp) dropSpec(name string) {
 	if old, ok := in.specs.get(name); ok {
 		in.chargeReplaced(0, old.memoryCost())
+		in.chargeTable(in.specs.copySize(), in.specs.borrowed)
 		in.specs.deleteKey(name)
 	}
 }

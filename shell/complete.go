@@ -417,7 +417,9 @@ func (c completionSpec) String() string {
 		{"-G", c.glob}, {"-W", c.wordlist}, {"-P", c.prefix}, {"-S", c.suffix}, {"-X", c.filter}, {"-C", c.command},
 	} {
 		if x.value != "" {
-			b.WriteString(x.opt + " " + quoteSingle(x.value) + " ")
+			b.WriteString(x.opt + " ")
+			writeSingle(&b, x.value)
+			b.WriteString(" ")
 		}
 	}
 	if c.function != "" {

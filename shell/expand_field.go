@@ -191,9 +191,23 @@ func (b *fieldList) push() {
 	if b.glob && b.in.opts&optNoglob == 0 && hasPattern(string(b.pat), b.in.shopts&shExtglob != 0) {
 		b.out = b.in.globField(b.out, string(b.pat), string(b.cur))
 	} else {
-		b.out = append(b.out, string(b.cur))
+		b.out = append(b.out, b.copyField())
 	}
 	b.cur, b.glob, b.has = b.cur[:0], false, false
+}
+
+// copyField returns the text of the current field. A large one is charged twice for the instant in which
+// it exists twice.
+func (b *fieldList) copyField() string {
+	n := int64(len(b.cur))
+	if n < 64<<10 || b.in.p == nil {
+		return string(b.cur)
+	}
+	b.in.p.Alloc(n)
+	s := string(b.cur)
+	b.cur = nil
+	b.in.p.Free(n)
+	return s
 }
 
 // addList adds the elements of "$@" or an array, each as a field.

@@ -32,3 +32,12 @@ echo ${#a[@]}`
 		t.Errorf("status %d, errors %q, output:\n%s\nwant:\n%s", code, errs, out, want)
 	}
 }
+
+// TestCompletionsOfASubshellAreItsOwn changes completion specifications in subshells: their parent, which
+// may run at the same time, keeps its own.
+func TestCompletionsOfASubshellAreItsOwn(t *testing.T) {
+	out, errs, code := runInAtoll(t, `complete -W a x; (complete -W b x; complete -W c y; complete -r x); complete -p; complete -W d z & wait; complete -p`, "")
+	if want := "complete -W 'a' x\ncomplete -W 'a' x\n"; out != want || errs != "" || code != 0 {
+		t.Errorf("status %d, errors %q, output:\n%s\nwant:\n%s", code, errs, out, want)
+	}
+}

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -73,6 +74,20 @@ func hasMetas(s string) bool {
 
 // quoteSingle quotes s with single quotes.
 func quoteSingle(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// writeSingle writes s with single quotes, in pieces: s may be large.
+func writeSingle(w io.StringWriter, s string) {
+	_, _ = w.WriteString("'") // a failed write is reported when the output is flushed
+	for found := true; found; {
+		var part string
+		part, s, found = strings.Cut(s, "'")
+		_, _ = w.WriteString(part)
+		if found {
+			_, _ = w.WriteString(`'\''`)
+		}
+	}
+	_, _ = w.WriteString("'")
+}
 
 // quoteDouble quotes s with double quotes.
 func quoteDouble(s string) string {

@@ -6,25 +6,37 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
-// hintForMissing returns an alternative for a command that a virtual sandbox
-// can't have; "" for other names.
+const realDrivers = "a driver with real processes (namespace, docker, kubernetes, microvm)"
+
+// hintForMissing returns what to use instead of a well-known command that a virtual sandbox can't
+// have; "" for other names.
 func hintForMissing(name string) string {
 	switch name {
-	case "python", "python3", "node", "npm", "npx", "pip", "pip3", "ruby", "perl", "php", "go", "cargo", "rustc", "java",
-		"gcc", "cc", "g++", "clang", "make", "deno", "bun":
-		return name + " is not part of a virtual sandbox; use a driver with real processes (namespace, docker, kubernetes, microvm)"
+	case "python", "python2", "python3", "perl", "ruby", "php", "lua", "tclsh", "Rscript":
+		return name + " is not part of a virtual sandbox: use awk, sed, jq, bc or bash, or " + realDrivers
+	case "node", "nodejs", "deno", "bun", "ts-node", "tsx":
+		return name + " is not part of a virtual sandbox: use jq for JSON, awk or bash, or " + realDrivers
+	case "hg", "svn", "gh":
+		return name + " is not part of a virtual sandbox: use git for versions in the sandbox, or " + realDrivers
+	case "npm", "npx", "yarn", "pnpm", "pip", "pip3", "pipx", "uv", "poetry", "conda", "gem", "composer", "go", "cargo", "rustc", "java", "javac", "mvn", "gradle",
+		"gcc", "cc", "g++", "c++", "clang", "clang++", "ld", "cmake", "ninja", "tsc", "dotnet", "make":
+		return name + " is not part of a virtual sandbox; use " + realDrivers
 	case "apt", "apt-get", "yum", "dnf", "apk", "brew", "dpkg", "rpm", "pacman", "snap":
-		return "packages can't be installed in a virtual sandbox; use a driver with real processes (namespace, docker, kubernetes, microvm)"
-	case "sudo", "su", "doas":
+		return "packages can't be installed in a virtual sandbox; use " + realDrivers
+	case "sudo", "su", "doas", "pkexec":
 		return "this sandbox has only the user root: run the command without " + name
 	case "curl", "wget":
-		return "this sandbox has no network"
-	case "ssh", "scp", "sftp", "nc", "ncat", "telnet", "ping", "dig", "nslookup", "rsync":
-		return "a virtual sandbox supports no network connections except those of curl, if they are allowed"
-	case "vi", "vim", "nano", "emacs", "less", "more", "man", "top", "htop":
-		return "full-screen programs are not available: use cat, sed, head or `help'"
-	case "systemctl", "service", "docker", "podman", "kubectl", "mount", "umount", "modprobe", "insmod", "fdisk", "mkfs", "iptables":
+		return "this sandbox has no network; hosts are allowed when it is created (--allow HOST)"
+	case "ssh", "scp", "sftp", "nc", "ncat", "netcat", "telnet", "ftp", "ping", "dig", "host", "nslookup", "rsync", "traceroute":
+		return "a virtual sandbox supports no network connections except those of curl and wget, if they are allowed"
+	case "ip", "ifconfig", "netstat", "ss", "lsof":
+		return "a virtual sandbox has no network interfaces and opens no ports; `ps' lists its processes"
+	case "vi", "vim", "nvim", "nano", "emacs", "pico", "top", "htop", "tmux", "screen":
+		return "full-screen programs are not available: edit with sed or a here-document (cat > FILE <<'END'), read with cat or head, list processes with ps"
+	case "systemctl", "service", "journalctl", "docker", "podman", "docker-compose", "kubectl", "helm", "mount", "umount", "modprobe", "insmod", "fdisk", "mkfs", "iptables", "crontab":
 		return name + " needs a real system; use a driver such as microvm"
+	case "sqlite3", "psql", "mysql", "redis-cli", "mongosh", "duckdb":
+		return name + " is not part of a virtual sandbox: use awk, join, sort or jq on text files, or " + realDrivers
 	}
 	return ""
 }

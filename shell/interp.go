@@ -121,6 +121,7 @@ func (in *interp) forkSubshell(p *kernel.Proc) *interp {
 	c.funcs = in.funcs.fork()
 	c.alias = in.alias.fork()
 	c.hash = in.hash.fork()
+	c.specs = in.specs.fork()
 	c.traps = in.traps.forkTraps(in.opts)
 	c.jobs = in.jobs.forkJobs()
 	c.frames = in.frames[:len(in.frames):len(in.frames)]
@@ -211,8 +212,9 @@ func (in *interp) unwindTo(m mark) {
 // cow is a copy-on-write map: fork is O(1), and the first change after it
 // copies the map.
 type cow[V any] struct {
-	m      map[string]V
-	shared bool
+	m        map[string]V
+	shared   bool
+	borrowed bool // m belongs to the shell that this one was forked from
 }
 
 func (c *cow[V]) get(name string) (V, bool) {
@@ -231,7 +233,15 @@ func (c *cow[V]) ensureOwned() {
 		}
 		c.m = m
 	}
-	c.shared = false
+	c.shared, c.borrowed = false, false
+}
+
+// copySize returns the number of entries that the next change copies.
+func (c *cow[V]) copySize() int {
+	if !c.shared {
+		return 0
+	}
+	return len(c.m)
 }
 
 func (c *cow[V]) set(name string, v V) {
@@ -249,7 +259,9 @@ func (c *cow[V]) deleteKey(name string) {
 // fork returns a second reference; either copies the map before a change.
 func (c *cow[V]) fork() cow[V] {
 	c.shared = c.m != nil
-	return *c
+	child := *c
+	child.borrowed = true
+	return child
 }
 
 // bashCommand returns BASH_COMMAND, the text of the running command.

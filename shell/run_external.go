@@ -155,9 +155,12 @@ func (in *interp) handleNotFound(args []string) {
 	in.status = 127
 	in.errorf("%s: command not found", args[0])
 	hint := ""
-	if in.sh != nil && in.sh.unknown != nil {
+	switch {
+	case in.sh == nil: // bash -c and scripts print what bash prints, except for the names of programs that agents expect
+		hint = hintForMissing(args[0])
+	case in.sh.unknown != nil:
 		hint = in.sh.unknown(args[0])
-	} else if in.sh != nil {
+	default:
 		hint = Hint(in.p, args[0])
 	}
 	if hint != "" {

@@ -252,16 +252,27 @@ func (in *interp) spawnSubshell(s kernel.Spawn, b body) (*kernel.Proc, error) {
 	return in.p.Spawn(s)
 }
 
-// spawnParallel starts a subshell that the shell does not wait for. It is charged for its positional parameters.
+// spawnParallel starts a subshell that the shell does not wait for. It is charged for what the shell may
+// replace while the subshell still has it.
 func (in *interp) spawnParallel(s kernel.Spawn, b body) (*kernel.Proc, error) {
-	r, cost := b.r, in.paramsCost()
-	if cost > 0 {
-		b.r = func(c *interp) flow {
-			c.p.Alloc(cost)
-			return r(c)
+	cost := in.inheritedCost()
+	if cost == 0 {
+		return in.spawnSubshell(s, b)
+	}
+	in.p.Alloc(cost) // before the subshell exists: many could be started before the first one runs
+	moved, setup := false, s.Setup
+	s.Setup = func(child *kernel.Proc) {
+		in.p.MoveCharge(cost, child)
+		moved = true
+		if setup != nil {
+			setup(child)
 		}
 	}
-	return in.spawnSubshell(s, b)
+	p, err := in.spawnSubshell(s, b)
+	if !moved {
+		in.p.Free(cost)
+	}
+	return p, err
 }
 
 // callSubshell runs a subshell to its end.

@@ -140,11 +140,13 @@ func (vs *variables) releaseStore() {
 }
 
 // ensureOwned copies the table of names before a change if it is shared.
-func (vs *variables) ensureOwned() {
+func (in *interp) ensureOwned() {
+	vs := &in.variables
 	shared := vs.lease.refs.Load() > 1
 	if !vs.borrowed && !shared {
 		return
 	}
+	in.chargeTable(len(vs.m), vs.borrowed)
 	m := make(map[string]*variable, len(vs.m)+4)
 	for k, v := range vs.m {
 		m[k] = v

@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-// Commands that try to use much memory, one in each line: those that once did, and others.
+// Commands that try to use much memory, one in each line.
 var (
 	//go:embed testdata/bombs.sh
 	bombFile string
@@ -27,6 +27,14 @@ var (
 	blindBombFile string
 )
 
+// listBombs returns the commands of all files.
+func listBombs() (bombs []string) {
+	for _, file := range []string{bombFile, wideBombFile, redBombFile, blindBombFile} {
+		bombs = append(bombs, strings.Split(strings.TrimSpace(file), "\n")[1:]...)
+	}
+	return bombs
+}
+
 // The limits of a bomb.
 const (
 	bombMemory = 64 << 20
@@ -35,43 +43,31 @@ const (
 
 // TestBombsStayWithinTheLimit runs commands that try to use more memory than their sandbox has,
 // each in a process of its own, and looks at the most memory that the process had: beyond that of
-// an empty command, at most the sandbox's limits and 32 MiB.
+// an empty command, at most the sandbox's limits and 32 MiB. It runs a sample of the day, and all
+// of them with ATOLL_BOMBS=all.
 func TestBombsStayWithinTheLimit(t *testing.T) {
-	runBombs(t, bombFile, testenv.Rounds(t, 4, 1, "")) // the logic tier takes every fourth
+	bombs := sampleCases(t, listBombs(), testenv.Rounds(t, 12, 40, ""))
+	testPeaks(t, bombs, func(script string) string { return script })
 }
 
-// TestWideBombsStayWithinTheLimit does the same with more kinds of commands.
-func TestWideBombsStayWithinTheLimit(t *testing.T) {
-	runBombs(t, wideBombFile, testenv.Rounds(t, 40, 1, ""))
-}
-
-// TestBlindBombsStayWithinTheLimit does the same with commands that were written without a look at the
-// other lists: those that exceeded the limits, and some of those that did not.
-func TestBlindBombsStayWithinTheLimit(t *testing.T) {
-	t.Run("red", func(t *testing.T) { runBombs(t, redBombFile, testenv.Rounds(t, 7, 1, "")) })
-	t.Run("blind", func(t *testing.T) { runBombs(t, blindBombFile, testenv.Rounds(t, 80, 12, "ATOLL_BLIND_BOMBS")) })
-}
-
-// runBombs runs every n-th command of a file.
-func runBombs(t *testing.T, file string, every int) {
+// testPeaks runs bombs, each in a process of its own, and compares the peak of each process with the
+// limits. name returns the name of a bomb's test.
+func testPeaks(t *testing.T, bombs []string, name func(script string) string) {
 	t.Helper()
 	if raceEnabled {
 		t.Skip("the race detector multiplies memory, which this test measures; it runs without")
 	}
-	bombs := strings.Split(strings.TrimSpace(file), "\n")[1:]
 	base := peakOfBomb(t, "true")
-	for i, script := range bombs {
-		if i%every != 0 {
-			continue
-		}
-		t.Run(script, func(t *testing.T) {
+	for _, script := range bombs {
+		t.Run(name(script), func(t *testing.T) {
+			t.Parallel()
 			most := int64(0)
 			for range 3 { // where the machine is busy the garbage collector may be late once
 				if most = peakOfBomb(t, script) - base; most <= bombMemory+bombDisk+overmemory {
 					return
 				}
 			}
-			t.Errorf("%d MiB, with limits of %d MiB for memory and %d MiB for files", most>>20, bombMemory>>20, bombDisk>>20)
+			t.Errorf("%d MiB, with limits of %d MiB for memory and %d MiB for files, by\n%s", most>>20, bombMemory>>20, bombDisk>>20, script)
 		})
 	}
 }

@@ -145,6 +145,7 @@ func TestWorkerFillsDisk(t *testing.T) {
 		return stored
 	}
 	t.Run("Large", func(t *testing.T) {
+		t.Parallel()
 		h := newHost(t, spec)
 		n := fill(h, 1<<20, 64)
 		again := &workerHost{s: h.s.d.newSealed("s1", h.s.spec, newDirectory(h.s.dir.path, nil))}
@@ -158,8 +159,12 @@ func TestWorkerFillsDisk(t *testing.T) {
 			t.Error("nothing can be stored after unused blobs were removed")
 		}
 	})
-	t.Run("Small", func(t *testing.T) { fill(newHost(t, spec), 4, 1<<20) })
+	t.Run("Small", func(t *testing.T) {
+		t.Parallel()
+		fill(newHost(t, spec), 4, 1<<20)
+	})
 	t.Run("SmallOfOtherWorkers", func(t *testing.T) {
+		t.Parallel()
 		h := newHost(t, spec)
 		fill(h, maxLogBlob, 64<<20/maxLogBlob)
 		mustAnswer(t, h, callLock, &placeCall{})
@@ -172,6 +177,7 @@ func TestWorkerFillsDisk(t *testing.T) {
 		}
 	})
 	t.Run("Commits", func(t *testing.T) {
+		t.Parallel()
 		h := newHost(t, spec)
 		mustAnswer(t, h, callLock, &placeCall{})
 		past := []atoll.Result{{Stdout: strings.Repeat("x", historyOutput)}}
@@ -189,6 +195,7 @@ func TestWorkerFillsDisk(t *testing.T) {
 		mustAnswer(t, h, callCommit, &placeCall{New: emptyRecord(), Past: past})
 	})
 	t.Run("BlobsOfCommits", func(t *testing.T) {
+		t.Parallel()
 		h := newHost(t, spec)
 		mustAnswer(t, h, callLock, &placeCall{})
 		for i := range 64 << 20 / maxLogBlob {

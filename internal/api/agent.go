@@ -107,7 +107,7 @@ func (s *Server) removeDeadTurns(d *turn.Registry) {
 // resumeTurns continues the turns that another server has left.
 func (s *Server) resumeTurns(a *Agents) {
 	a.Turns.Resume(func(left turn.Left) (turn.Work, error) {
-		t, err := a.Pipeline.PrepareResume(s.lifetime, left.Record, left.State, s.fleet.Account)
+		t, err := a.Pipeline.PrepareResume(s.lifetime, assistant.LeftTurn(left), s.fleet.Account)
 		if err != nil {
 			return nil, err
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/api/e2b"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/preview/proxy"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // e2bSite is a server with E2B's API and a sandbox that was created with it.
@@ -376,7 +377,7 @@ func TestE2BFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.call("POST", "/files?path=/home/user/dir/w", s.dataHeader("application/octet-stream"), "x")
-	waitUntil(t, "an event of the watcher", func() bool {
+	testenv.WaitFor(t, "an event of the watcher", func() bool {
 		return strings.Contains(s.rpc("filesystem.Filesystem/GetWatcherEvents", `{"watcherId":"`+w.WatcherID+`"}`, 200), `"name":"dir/w"`)
 	})
 	s.rpc("filesystem.Filesystem/RemoveWatcher", `{"watcherId":"`+w.WatcherID+`"}`, 200)
@@ -384,18 +385,6 @@ func TestE2BFiles(t *testing.T) {
 	if status, _, text := s.call("GET", "/files?path=/nope", s.dataHeader(""), ""); status != 404 || !strings.Contains(text, `"code":404`) {
 		t.Errorf("a missing file: %d %s", status, text)
 	}
-}
-
-// waitUntil calls f until it returns true.
-func waitUntil(t testing.TB, what string, f func() bool) {
-	t.Helper()
-	for range 1000 {
-		if f() {
-			return
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Fatalf("waited in vain: %s", what)
 }
 
 // TestE2BSignatures: a signed URL opens one file for one operation until its end, and nothing else.

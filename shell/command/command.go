@@ -1,5 +1,5 @@
 // Package command holds the commands of a virtual sandbox. Each family of
-// commands is a package: text, file, search, data, archive, system and net.
+// commands is a package: text, file, search, data, archive, git, system and net.
 // This package joins their tables.
 package command
 
@@ -10,6 +10,7 @@ import (
 	"github.com/atoll-sandbox/atoll/shell/command/archive"
 	"github.com/atoll-sandbox/atoll/shell/command/data"
 	"github.com/atoll-sandbox/atoll/shell/command/file"
+	"github.com/atoll-sandbox/atoll/shell/command/git"
 	"github.com/atoll-sandbox/atoll/shell/command/net"
 	"github.com/atoll-sandbox/atoll/shell/command/program"
 	"github.com/atoll-sandbox/atoll/shell/command/search"
@@ -22,7 +23,7 @@ type Command = program.Command
 
 // All returns every command that needs no network, family by family.
 func All() []Command {
-	return slices.Concat(text.Commands(), file.Commands(), search.Commands(), data.Commands(), archive.Commands(), system.Commands(All))
+	return slices.Concat(text.Commands(), file.Commands(), search.Commands(), data.Commands(), archive.Commands(), git.Commands(), system.Commands(All))
 }
 
 // Curl returns the HTTP client. It is not among All: a sandbox has it only

@@ -164,6 +164,7 @@ type FuncDecl struct {
 	Keyword bool   // written with `function`
 	Body    *Cmd   // a compound command
 	Source  string // the definition as written; "" if an alias was expanded in it
+	Nodes   int    // the size of Body: its commands, words and expressions
 }
 
 // Coproc is coproc [name] command.

@@ -325,7 +325,9 @@ func (p *parser) keywordFunction(from int) Command {
 		p.next(lexPlain)
 		p.consumeToken()
 	}
+	nodes := p.nodes
 	p.functionBody(f)
+	f.Nodes = p.nodes - nodes
 	if p.err != nil {
 		return nil
 	}

@@ -6,8 +6,8 @@ import "github.com/atoll-sandbox/atoll"
 // printer or a compiler that recurses this deep does not exhaust a Go stack.
 const depthCeiling = 2000
 
-// nodeCost is the charge in bytes for a node: about its size with its contents.
-const nodeCost = 112
+// nodeCost is the charge in bytes for a node: about its size with its contents, and its closures.
+const nodeCost = 192
 
 // Unwrap returns atoll.ErrQuota for an exceeded limit, else atoll.ErrInvalid.
 func (e *Error) Unwrap() error {

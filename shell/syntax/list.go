@@ -331,7 +331,9 @@ func (p *parser) parseFunction(c *Cmd, name *Word, from int) *Cmd {
 		return nil
 	}
 	p.consumeToken()
+	nodes := p.nodes
 	p.functionBody(f)
+	f.Nodes = p.nodes - nodes
 	if p.err != nil {
 		return nil
 	}

@@ -109,7 +109,7 @@ func (sharedVMs) Shared() bool { return true }
 // runServer runs a server until the process is killed or its parent exits.
 func runServer(home string) error {
 	ctx := context.Background()
-	d := newDriver(home)
+	d := newDying(newDriver(home))
 	f, err := fleet.Open(ctx, fleet.Options{Home: home, Registry: os.Getenv(registryVar), Drivers: []atoll.Driver{d}})
 	if err != nil {
 		return err

@@ -68,18 +68,16 @@ func newAgents(f *fleet.Fleet) (*api.Agents, error) {
 func followTurn(ctx context.Context, t *testing.T, c *client.Client, id string, seen func(agent.Event)) []agent.Event {
 	t.Helper()
 	var all []agent.Event
-	for ctx.Err() == nil {
+	testenv.Poll(ctx, func() bool {
 		last := int64(len(all))
 		_ = c.TurnEvents(ctx, id, last, func(e agent.Event) error { // fails when the server is killed
 			all = append(all, e)
 			seen(e)
 			return nil
 		})
-		if n := len(all); n > 0 && all[n-1].Type == agent.Finished {
-			break
-		}
-		time.Sleep(20 * time.Millisecond) // until the server has started
-	}
+		n := len(all)
+		return n > 0 && all[n-1].Type == agent.Finished
+	})
 	for i, e := range all {
 		if e.Seq != int64(i+1) {
 			t.Fatalf("event %d has the number %d", i+1, e.Seq)
@@ -169,21 +167,75 @@ func testTurn(t *testing.T, driver, place string) {
 	if len(all) > 0 {
 		t.Errorf("the sandbox of the turn is left: %+v", all)
 	}
-	for { // the server removes the journal after it has written the turn's last event
-		left, err := filepath.Glob(filepath.Join(s.dir, "turns", "*", "*", "*.kept"))
+	s.waitForNoJournals(ctx, t)
+}
+
+// waitForNoJournals waits until the server has removed the journals of turns, which it does after it has written their last events.
+func (s *turnServers) waitForNoJournals(ctx context.Context, t *testing.T) {
+	t.Helper()
+	var left []string
+	if !testenv.Poll(ctx, func() bool {
+		var err error
+		left, err = filepath.Glob(filepath.Join(s.dir, "turns", "*", "*", "*.kept"))
 		must(t, err)
-		if len(left) == 0 {
-			break
-		}
-		if ctx.Err() != nil {
-			t.Fatalf("the journal of the turn is left: %v", left)
-		}
-		time.Sleep(20 * time.Millisecond)
+		return len(left) == 0
+	}) {
+		t.Fatalf("the journal of a turn is left: %v", left)
 	}
 }
 
 func TestTurnOutlivesServer(t *testing.T) {
 	testTurn(t, "namespace", filepath.Join(t.TempDir(), "sandboxes"))
+}
+
+// TestTurnEndsThoughServerIsKilled kills the server of a turn at the beginning of the removal of its sandbox. The next server
+// tells the result, has the answer in the chat once, and removes the sandbox.
+func TestTurnEndsThoughServerIsKilled(t *testing.T) {
+	for _, driver := range []string{"virtual", "namespace"} {
+		t.Run(driver, func(t *testing.T) {
+			t.Parallel()
+			s := startTurnServers(t, driver, filepath.Join(t.TempDir(), "sandboxes"), modeltest.Script{}, "")
+			r := s.replicas[0]
+			must(t, r.stop())
+			r.env = append(r.env, dieVar+"="+filepath.Join(t.TempDir(), "died"))
+			must(t, r.start())
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			request := agent.Request{Agent: "command", Chat: "talk", Turn: agent.Turn{Prompt: agent.Text("work"), Command: []string{"echo", "the answer"}}}
+			rec, err := s.client.StartTurn(ctx, request)
+			must(t, err)
+			<-r.exited // by its own hand
+			must(t, r.start())
+			events := followTurn(ctx, t, s.client, rec.ID, func(agent.Event) {})
+			var text strings.Builder
+			for _, e := range events {
+				if e.Type == agent.TextDelta {
+					text.WriteString(e.Text)
+				}
+			}
+			res := events[len(events)-1].Result
+			if res.Outcome != agent.OK || strings.TrimSpace(text.String()) != "the answer" || res.Exit == nil || *res.Exit != 0 {
+				t.Errorf("the turn ended with %+v after the text %q", res, text.String())
+			}
+			chats, err := filepath.Glob(filepath.Join(s.dir, "chats", "*", "*", "talk", "chat.json"))
+			must(t, err)
+			if len(chats) != 1 {
+				t.Fatalf("the chats are %q", chats)
+			}
+			b, err := os.ReadFile(chats[0])
+			must(t, err)
+			if n := strings.Count(string(b), "the answer"); n != 1 {
+				t.Errorf("the answer is in the chat %d times: %s", n, b)
+			}
+			if !testenv.Poll(ctx, func() bool {
+				all, err := s.client.Sandboxes(ctx, client.Filter{})
+				return err == nil && len(all) == 0
+			}) {
+				t.Error("the sandbox of the turn is left")
+			}
+			s.waitForNoJournals(ctx, t)
+		})
+	}
 }
 
 func TestTurnOutlivesServerOnKubernetes(t *testing.T) {

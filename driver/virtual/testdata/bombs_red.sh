@@ -18,3 +18,9 @@ for i in {1..16}; do printf -v x '%9000000s' $i; export x; sleep 3 & done; wait
 for i in {1..16}; do printf -v x '%9000000s' $i; set -- "$x"; x=; (sleep 3; echo ${#1}) & done; wait
 for i in {1..16}; do printf -v x '%9000000s' $i; alias x="$x"; x=; (sleep 3; echo) & done; wait
 for i in {1..16}; do printf -v x '%9000000s' $i; hash -p "/$x" foo;  (sleep 3) & done; wait
+for ((i=0;i<50000;i++)); do declare v$i=1; done; for ((i=0;i<200;i++)); do sleep 100 & x=$i; done; wait
+shopt -s expand_aliases; for ((i=0;i<20000;i++)); do alias a$i=1; done; for ((i=0;i<200;i++)); do sleep 100 & alias b=$i; done; wait
+f=$(printf ':;%.0s' {1..100000}); for ((i=0;i<1000;i++)); do eval "f$i() { $f }"; done
+for ((i=0;i<15000;i++)); do complete -W a a$i; done; for ((i=0;i<200;i++)); do sleep 100 & complete -W a b$i; done; wait
+head -c 9000885 /dev/zero | numfmt --to=si | wc -c
+head -c 9000885 /dev/zero | factor 2>&1 | wc -c

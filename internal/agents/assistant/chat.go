@@ -44,6 +44,7 @@ type chat struct {
 	Prints   []fingerprints    `json:"prints,omitempty"`   // of the whole conversation, as clients may repeat it
 	Messages []dialect.Message `json:"messages,omitempty"` // the stored messages
 	Cut      bool              `json:"cut,omitempty"`      // older messages were dropped
+	Turn     string            `json:"turn,omitempty"`     // the last turn that was saved
 	Updated  time.Time         `json:"updated"`
 
 	Workspace string `json:"workspace,omitempty"` // that a request named for it; empty: its own

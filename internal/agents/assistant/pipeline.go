@@ -87,7 +87,9 @@ type TurnHandle interface {
 	// Keep stores what another process needs to continue the turn, and returns the directory for
 	// agent.Job.Journal; "" if the turn ends with this process.
 	Keep(state any) (journal string, err error)
-	// Journal returns that directory, of a turn that is continued.
+	// KeepResult stores the result and what another process needs to do what remains after it.
+	KeepResult(res agent.Result, state any) error
+	// Journal returns the directory of Keep, of a turn that is continued.
 	Journal() string
 	// SkipTold drops the next events that an earlier process has emitted.
 	SkipTold()

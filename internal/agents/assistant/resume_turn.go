@@ -33,15 +33,11 @@ type keptTurn struct {
 	Optional     bool              `json:"optional,omitempty"`  // connectorOptional
 	Dir          string            `json:"dir,omitempty"`       // of the workspace inside
 	State        string            `json:"state,omitempty"`     // of the agents inside
-	Text         string            `json:"text,omitempty"`      // of the events before the agent's
+	Text         string            `json:"text,omitempty"`      // of the events before the agent's, or of all before the result
 }
 
-// keepTurn stores what another process needs to continue the turn, and returns the directory for the journal of
-// its agent's session; "" if the turn ends with this process.
-func (r *turnRun) keepTurn(ctx context.Context) (string, error) {
-	if !r.sb.CanResume() {
-		return "", nil
-	}
+// newKeptTurn returns the state of the turn at this moment.
+func (r *turnRun) newKeptTurn() keptTurn {
 	caller := r.request.Account.Caller()
 	k := keptTurn{
 		Request: r.request.Request, Messages: r.request.Messages, User: r.request.Model.User, Tools: r.request.Tools, Metadata: r.request.Metadata, Locale: r.request.Locale,
@@ -52,11 +48,31 @@ func (r *turnRun) keepTurn(ctx context.Context) (string, error) {
 	if r.connector != nil {
 		k.Connector = r.connector.Name
 	}
-	journal, err := r.handle.Keep(k)
+	return k
+}
+
+// keepTurn stores what another process needs to continue the turn, and returns the directory for the journal of
+// its agent's session; "" if the turn ends with this process.
+func (r *turnRun) keepTurn(ctx context.Context) (string, error) {
+	if !r.sb.CanResume() {
+		return "", nil
+	}
+	journal, err := r.handle.Keep(r.newKeptTurn())
 	if err == nil && journal != "" && r.request.Sandbox == "" {
 		err = r.sb.OutliveProcess(ctx)
 	}
 	return journal, err
+}
+
+// keepResult stores the result of a turn that has a sandbox, before the chat is saved and the sandbox removed: a process that is
+// killed meanwhile costs nothing. A turn whose result can't be stored ends without that.
+func (r *turnRun) keepResult(res agent.Result) {
+	if r.sb == nil {
+		return
+	}
+	if err := r.handle.KeepResult(res, r.newKeptTurn()); err != nil {
+		r.pipeline.log.Warn("result of a turn not kept", "turn", r.id, "err", err)
+	}
 }
 
 // ResumedTurn is a turn that another process has begun. It can be run once.
@@ -64,14 +80,23 @@ type ResumedTurn struct {
 	*Turn
 	record agent.Record
 	kept   keptTurn
+	result *agent.Result // nil: its agent may run
 }
 
-// PrepareResume resolves a turn that another process has left with a state; see TurnHandle.Keep. The caller
-// then calls Run or Release of the result.
-func (p *Pipeline) PrepareResume(ctx context.Context, rec agent.Record, state json.RawMessage, account func(fleet.Caller) *fleet.Account) (*ResumedTurn, error) {
-	t := &ResumedTurn{record: rec}
+// LeftTurn is a turn that another process has left. State and Result are those of TurnHandle.Keep and TurnHandle.KeepResult;
+// without Result, its agent may run.
+type LeftTurn struct {
+	Record agent.Record
+	State  json.RawMessage
+	Result *agent.Result
+}
+
+// PrepareResume resolves a turn that another process has left. The caller then calls Run or Release of the result.
+func (p *Pipeline) PrepareResume(ctx context.Context, left LeftTurn, account func(fleet.Caller) *fleet.Account) (*ResumedTurn, error) {
+	rec := left.Record
+	t := &ResumedTurn{record: rec, result: left.Result}
 	k := &t.kept
-	if err := json.Unmarshal(state, k); err != nil {
+	if err := json.Unmarshal(left.State, k); err != nil {
 		return nil, fmt.Errorf("turn %s: its state: %w", rec.ID, err)
 	}
 	app, err := p.opts.App(ctx)
@@ -105,6 +130,14 @@ const minRest = 10 * time.Second
 
 // Run continues the turn to its end; see [Turn.Run].
 func (t *ResumedTurn) Run(ctx context.Context, handle TurnHandle) (agent.Result, error) {
+	if t.result != nil {
+		r := t.newRun(t.record.ID, handle)
+		r.isResultKept = true
+		return r.runToEnd(ctx, cleanupTimeout, func(r *turnRun, ctx context.Context) (agent.Result, error) {
+			r.prepareEnd(ctx, t)
+			return *t.result, nil
+		})
+	}
 	rest := max(minRest, t.timeLimit()-t.pipeline.currentTime().Sub(t.record.Started))
 	return t.newRun(t.record.ID, handle).runToEnd(ctx, rest, func(r *turnRun, ctx context.Context) (agent.Result, error) {
 		return r.resumeSteps(ctx, t)
@@ -116,7 +149,11 @@ func (r *turnRun) resumeSteps(ctx context.Context, t *ResumedTurn) (res agent.Re
 	k := &t.kept
 	r.query.Model, r.messages = k.Model, k.Conversation
 	r.text.WriteString(k.Text)
-	if r.sb, err = r.request.Account.OpenForTurn(ctx, t.record.Sandbox); err != nil {
+	r.sb, err = r.request.Account.OpenForTurn(ctx, t.record.Sandbox)
+	if errors.Is(err, atoll.ErrNotFound) {
+		err = fmt.Errorf("%w: its sandbox was removed: %w", agent.ErrSessionLost, err)
+	}
+	if err != nil {
 		return res, err
 	}
 	r.handle.setSandbox(r.sb)
@@ -134,6 +171,24 @@ func (r *turnRun) resumeSteps(ctx context.Context, t *ResumedTurn) (res agent.Re
 		return res, err
 	}
 	return r.callNextHook(ctx, res, err)
+}
+
+// prepareEnd prepares what remains to be done for a turn with a result: to save its chat and to remove its sandbox.
+func (r *turnRun) prepareEnd(ctx context.Context, t *ResumedTurn) {
+	k := &t.kept
+	r.query.Model, r.messages = k.Model, k.Conversation
+	r.text.WriteString(k.Text)
+	sb, err := r.request.Account.OpenForTurn(ctx, t.record.Sandbox)
+	switch {
+	case errors.Is(err, atoll.ErrNotFound): // it was removed
+	case err != nil:
+		r.pipeline.log.Error("sandbox of a turn not removed", "turn", r.id, "err", err)
+	case r.request.Sandbox == "":
+		r.destroy = sb.Destroy
+	}
+	if err := r.adoptUsage(ctx); err != nil {
+		r.pipeline.log.Error("usage of a turn not charged", "turn", r.id, "err", err)
+	}
 }
 
 // resumeAgent continues the agent's session.

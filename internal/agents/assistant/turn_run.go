@@ -37,7 +37,8 @@ type turnRun struct {
 	destroy func(context.Context) error
 	journal *session.Journal
 
-	endTools context.CancelFunc // ends the agent's tools
+	endTools     context.CancelFunc // ends the agent's tools
+	isResultKept bool               // an earlier process has stored the result
 
 	mu      sync.Mutex
 	refused string // why the model endpoint refused a request; guarded by mu
@@ -90,8 +91,11 @@ func (r *turnRun) runToEnd(ctx context.Context, limit time.Duration, steps func(
 	if res, err = steps(r, ctx); errors.Is(err, atoll.ErrLeft) {
 		return res, err
 	}
-	res = r.decideOutcome(ctx, res, err)
-	res = r.handle.finishTurn(res)
+	if !r.isResultKept {
+		res = r.decideOutcome(ctx, res, err)
+		res = r.handle.finishTurn(res)
+		r.keepResult(res)
+	}
 	r.saveChat(res)
 	r.removeSandbox(ctx)
 	r.journal.Finish(res, r.canResume())
@@ -358,6 +362,10 @@ func (r *turnRun) callNextHook(ctx context.Context, res agent.Result, err error)
 // saveChat stores the chat for its next turn. After a failure, the client may repeat its last message or go on
 // with or without the part of the answer that it has received: each of them continues this chat.
 func (r *turnRun) saveChat(res agent.Result) {
+	if r.chat.Turn == r.id {
+		return // an earlier process has saved it
+	}
+	r.chat.Turn = r.id
 	if res.Session != "" && r.agent != nil {
 		r.chat.Sessions[r.targetName()] = res.Session
 	}

@@ -10,12 +10,15 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
 )
 
-// The files of a turn that another process can continue.
+// The files of a turn that another process can continue or finish.
 const (
-	keptState   = "turn.json" // a keptTurn
-	keptJournal = "session"   // directory of agent.Job.Journal
+	keptState     = "turn.json"       // a keptTurn
+	keptJournal   = "session"         // directory of agent.Job.Journal
+	keptEnd       = "end.json"        // a keptResult
+	keptDecisions = "decisions.jsonl" // keptDecisions; see decision.go
 )
 
 // keptTurn is the state of a turn whose agent has started.
@@ -52,6 +55,32 @@ func (t *Turn) Keep(state any) (journal string, err error) {
 	return filepath.Join(dir, keptJournal), nil
 }
 
+// keptResult is the result of a turn that has ended, but for what is removed and stored after its end.
+type keptResult struct {
+	Result agent.Result    `json:"result"`
+	State  json.RawMessage `json:"state"`
+}
+
+// KeepResult stores the turn's result before its sandbox is removed. If this process is killed after that, the turn has this
+// result, and [Registry.Resume] passes state to the process that does the rest. A turn without Keep can store its result, too.
+func (t *Turn) KeepResult(res agent.Result, state any) error {
+	b, err := json.Marshal(state)
+	if err == nil {
+		b, err = json.Marshal(keptResult{Result: res, State: b})
+	}
+	dir := t.keptDir()
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		err = atomicfile.Replace(filepath.Join(dir, keptEnd), b, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("the result of the turn: %w", err)
+	}
+	return nil
+}
+
 // RegistryID returns the id of the turn's registry.
 func (t *Turn) RegistryID() string { return t.registry.id }
 
@@ -82,7 +111,8 @@ func (t *Turn) skipTold() bool {
 // Left is a turn that a process has left before its end.
 type Left struct {
 	Record agent.Record
-	State  json.RawMessage // see Turn.Keep
+	State  json.RawMessage // see Turn.Keep and Turn.KeepResult
+	Result *agent.Result   // see Turn.KeepResult; nil: the turn's agent may run
 }
 
 // resumeInterval is how often turns are looked for that another process has left. A server that replaces another one usually starts
@@ -156,15 +186,19 @@ func (d *Registry) resumeTurn(p turnKey, prepare func(Left) (Work, error)) error
 	if l == nil {
 		return err
 	}
-	kept, err := d.loadKept(p)
+	left, seq, err := d.loadLeft(p, r)
 	var work Work
 	if err == nil && !l.finished && r.State != Finished {
-		work, err = prepare(Left{Record: r, State: kept.State})
+		work, err = prepare(left)
 	}
 	if work == nil {
 		return errors.Join(err, d.finishLeft(l, r), l.file.Close())
 	}
-	told, err := countTold(l, kept.Seq)
+	told, err := countTold(l, seq)
+	var decided map[string]keptDecision
+	if err == nil {
+		decided, err = d.loadDecisions(p, l)
+	}
 	if err != nil {
 		return errors.Join(err, d.finishLeft(l, r), l.file.Close())
 	}
@@ -174,20 +208,45 @@ func (d *Registry) resumeTurn(p turnKey, prepare func(Left) (Work, error)) error
 		return l.file.Close()
 	}
 	t, ctx := d.addRunning(l, r)
-	t.told = told
+	t.told, t.decided = told, decided
 	t.kept.Store(true)
 	d.runWork(ctx, t, work)
 	d.slog.Info("turn continued", "turn", r.ID, "owner", r.Owner.String(), "agent", r.Agent, "events", l.seq)
 	return nil
 }
 
-// loadKept reads the kept state of a turn.
-func (d *Registry) loadKept(p turnKey) (k keptTurn, err error) {
+// loadLeft reads what is kept of a turn: its result and the state stored with it, or the state of its running agent. Seq is the
+// last event before those of the agent.
+func (d *Registry) loadLeft(p turnKey, r agent.Record) (left Left, seq int64, err error) {
+	end, err := d.loadResult(p)
+	if err != nil {
+		return left, 0, err
+	}
+	if end != nil {
+		return Left{Record: r, State: end.State, Result: &end.Result}, 0, nil
+	}
+	var k keptTurn
 	b, err := os.ReadFile(filepath.Join(d.keptDir(p), keptState))
 	if err == nil {
 		err = json.Unmarshal(b, &k)
 	}
-	return k, err
+	return Left{Record: r, State: k.State}, k.Seq, err
+}
+
+// loadResult reads the kept result of a turn; nil: it has none.
+func (d *Registry) loadResult(p turnKey) (*keptResult, error) {
+	b, err := os.ReadFile(filepath.Join(d.keptDir(p), keptEnd))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	end := &keptResult{}
+	if err == nil {
+		err = json.Unmarshal(b, end)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the result of the turn: %w", err)
+	}
+	return end, nil
 }
 
 // countTold counts the events of the agent's session that were told, with those that a full log does not have.
@@ -208,6 +267,9 @@ const resumeTime = 10 * time.Minute
 
 // awaitsResume reports whether a turn may be continued by this or another process.
 func (d *Registry) awaitsResume(p turnKey) bool {
+	if end, err := d.loadResult(p); end != nil && err == nil && d.opts.Keep {
+		return true
+	}
 	journal := filepath.Join(d.keptDir(p), keptJournal)
 	if !agent.HasJournal(journal) {
 		return false

@@ -178,3 +178,125 @@ func TestNotKept(t *testing.T) {
 		t.Errorf("what was kept is left: %v", err)
 	}
 }
+
+// kill makes a registry leave its turns as a killed process does: their locks are free, and nothing is written any more.
+func (d *Registry) kill(t *testing.T) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, x := range d.running {
+		x.log.mu.Lock()
+		if err := x.log.file.Close(); err != nil {
+			t.Error(err)
+		}
+		x.log.mu.Unlock()
+	}
+}
+
+// TestKilledAfterResult kills a process after a turn has stored its result, while its sandbox is removed: the turn has this result. A
+// server does the rest, as soon as it starts; another process only ends the turn.
+func TestKilledAfterResult(t *testing.T) {
+	for name, keep := range map[string]bool{"Resumed": true, "AgentNotKept": false} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			stored, killed := make(chan struct{}), make(chan struct{})
+			first := open(t, Options{Dir: dir, Keep: keep})
+			x := start(t, first, func(context.Context, *Turn) (agent.Result, error) {
+				x := first.onlyTurn()
+				if keep {
+					journal, err := x.Keep("of the agent")
+					if err != nil {
+						return agent.Result{}, err
+					}
+					writeJournal(t, journal)
+				}
+				x.Emit(textEvent("answer"))
+				err := x.KeepResult(agent.Result{Outcome: agent.OK, Text: "answer"}, "of the end")
+				close(stored)
+				<-killed
+				return agent.Result{Outcome: agent.Failed, Text: "of the dead process"}, err
+			})
+			<-stored
+			first.kill(t)
+			second := open(t, Options{Dir: dir, Keep: keep})
+			rest := 0
+			second.Resume(func(l Left) (Work, error) {
+				rest++
+				if l.Result == nil || l.Result.Text != "answer" || string(l.State) != `"of the end"` {
+					t.Errorf("left is %+v", l)
+				}
+				return func(context.Context, *Turn) (agent.Result, error) { return *l.Result, nil }, nil
+			})
+			events := second.readEvents(t, x.ID(), 0)
+			if r := events[len(events)-1].Result; len(events) != 2 || r == nil || r.Outcome != agent.OK || r.Text != "answer" {
+				t.Errorf("the turn ended with %+v after %d events", r, len(events))
+			}
+			if keep != (rest == 1) {
+				t.Errorf("the rest was done %d times", rest)
+			}
+			second.closeNow(t)
+			if _, err := os.Stat(second.keptDir(turnKey{alice, x.ID()})); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("what was kept is left: %v", err)
+			}
+			close(killed)
+			<-x.Done()
+		})
+	}
+}
+
+// onlyTurn returns the running turn.
+func (d *Registry) onlyTurn() *Turn {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, x := range d.running {
+		return x
+	}
+	return nil
+}
+
+// TestKilledAfterDecision kills a process that has acknowledged a decision before the agent has received it: the next process tells
+// it to the agent, once.
+func TestKilledAfterDecision(t *testing.T) {
+	dir := t.TempDir()
+	first := open(t, Options{Dir: dir, Keep: true})
+	request := func(id string) agent.Event {
+		return agent.Event{Type: agent.PermissionRequested, Permission: &agent.Permission{ID: id}}
+	}
+	resolved := agent.Event{Type: agent.PermissionResolved, Permission: &agent.Permission{ID: "received"}}
+	x := startKept(t, first, request("received"), request("lost"))
+	for _, id := range []string{"received", "lost"} {
+		if err := first.Decide(alice, x.ID(), id, "alice", agent.Decision{Allow: true, Message: id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x.Emit(resolved)
+	first.kill(t)
+	second := open(t, Options{Dir: dir, Keep: true, PermissionTimeout: 20 * time.Second})
+	second.Resume(func(Left) (Work, error) {
+		return func(ctx context.Context, again *Turn) (agent.Result, error) {
+			again.SkipTold()
+			for _, e := range []agent.Event{request("received"), request("lost"), resolved} {
+				again.Emit(e)
+			}
+			d, err := again.Decide(ctx, agent.Permission{ID: "lost"})
+			if err != nil || !d.Allow || d.Message != "lost" {
+				t.Errorf("the decision is %+v, %v", d, err)
+			}
+			for _, id := range []string{"received", "lost"} { // an agent may use an id again: that is another request
+				ctx, cancel := context.WithCancel(ctx)
+				cancel()
+				if d, _ := again.Decide(ctx, agent.Permission{ID: id}); d.Allow { // fails with ctx
+					t.Errorf("a decision was used for another request: %+v", d)
+				}
+			}
+			return agent.Result{Text: "done"}, nil
+		}, nil
+	})
+	events := second.readEvents(t, x.ID(), 0)
+	if r := events[len(events)-1].Result; r == nil || r.Text != "done" {
+		t.Errorf("the turn ended with %+v", r)
+	}
+	second.closeNow(t)
+	first.cancelAll(atoll.ErrLeft)
+	<-x.Done()
+}

@@ -89,8 +89,14 @@ func (d *Registry) finishLeft(l *log, r agent.Record) error {
 	if l.finished {
 		res, ok = d.lastResult(l.file, l.size)
 	}
+	end, err := d.loadResult(turnKey{r.Owner, r.ID})
+	if err != nil {
+		d.slog.Warn("result of a turn not read", "turn", r.ID, "err", err)
+	}
 	switch {
 	case ok:
+	case end != nil:
+		res = end.Result
 	case d.opts.Settle != nil:
 		res = d.opts.Settle(d.ctx, r)
 	default:

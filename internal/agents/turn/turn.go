@@ -44,7 +44,8 @@ type Turn struct {
 	interrupted bool
 	finished    bool
 	lastSeen    int64
-	toSkip      int // events to drop: they were emitted by an earlier process
+	toSkip      int                     // events to drop: they were emitted by an earlier process
+	decided     map[string]keptDecision // decisions of an earlier process that the agent may not have received
 }
 
 // permissionRequest is a request for permission.
@@ -188,6 +189,7 @@ func (t *Turn) openRequest(p agent.Permission) (*permissionRequest, error) {
 		t.permissions[p.ID] = q
 	}
 	q.permission, q.claimed = p, true
+	t.answerDecided(q)
 	if q.answered {
 		delete(t.permissions, p.ID)
 	}
@@ -208,6 +210,7 @@ func (t *Turn) expectPermission(p agent.Permission) {
 func (t *Turn) dropPermission(id string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	delete(t.decided, id)
 	if q := t.permissions[id]; q != nil && !q.claimed {
 		delete(t.permissions, id)
 	}
@@ -279,13 +282,16 @@ func (t *Turn) answerToolCall(id string, a ToolAnswer) bool {
 	return true
 }
 
-// decidePermission answers a permission request.
+// decidePermission answers a permission request. The decision is recorded first.
 func (t *Turn) decidePermission(id, by string, d agent.Decision) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	q := t.permissions[id]
 	if q == nil || q.answered {
 		return fmt.Errorf("permission %s: %w: it was not requested, or is decided", clipText(id), atoll.ErrNotFound)
+	}
+	if err := t.recordDecision(keptDecision{ID: id, By: by, Decision: d}); err != nil {
+		return fmt.Errorf("permission %s: the decision is not recorded: %w", clipText(id), err)
 	}
 	if q.claimed {
 		delete(t.permissions, id)

@@ -37,6 +37,12 @@ func (p *Proc) Free(n int64) {
 	p.k.mem.Add(-n)
 }
 
+// MoveCharge moves n bytes that are charged to the process to a child that does not run yet.
+func (p *Proc) MoveCharge(n int64, child *Proc) {
+	p.mem -= n
+	child.mem += n
+}
+
 // FreeMemory returns how many bytes can be charged before the limit.
 func (p *Proc) FreeMemory() int64 { return max(0, p.k.limits.Memory-p.k.mem.Load()) }
 

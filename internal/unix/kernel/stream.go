@@ -163,6 +163,31 @@ func (d *source) copyInput() {
 	}
 }
 
+// HostInputIsEmpty reports whether the handle is standard input from the host and has no bytes left. It
+// waits until there are some, or the host has closed it. For pipes of the sandbox and for files it
+// returns false at once.
+func (h *Handle) HostInputIsEmpty() bool {
+	o := h.Open()
+	if o == nil {
+		return false
+	}
+	switch d := o.dev.(type) {
+	case *inMemory:
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		sized, ok := d.r.(interface{ Len() int })
+		return ok && sized.Len() == 0
+	case *source:
+		for !d.ready(h.p) {
+			d.await(h.p)
+		}
+		d.q.mu.Lock()
+		defer d.q.mu.Unlock()
+		return d.q.n == 0
+	}
+	return false
+}
+
 func (*source) write(*Proc, []byte) (int, error) { return 0, vfs.EBADF }
 
 func (d *source) close() {

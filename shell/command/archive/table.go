@@ -2,7 +2,11 @@
 // like.
 package archive
 
-import "github.com/atoll-sandbox/atoll/shell/command/program"
+import (
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/shell/command/program"
+)
 
 // Commands returns the commands that pack, compress and unpack files.
 func Commands() []program.Command {
@@ -18,5 +22,11 @@ func Commands() []program.Command {
 		{Name: "bzip2", Short: "decompress bzip2 files", Usage: bzip2Usage, Run: program.FlushOutput(runBzip2, 1)},
 		{Name: "bunzip2", Short: "decompress bzip2 files", Usage: bzip2Usage, Run: program.FlushOutput(runBzip2, 1)},
 		{Name: "bzcat", Short: "print bzip2 files decompressed", Usage: bzip2Usage, Run: program.FlushOutput(runBzip2, 1)},
+		{Name: "xz", Short: "compress or decompress .xz files", Usage: codecUsage(&xzCodec), Run: program.FlushOutput(newCodecProgram(&xzCodec), 1)},
+		{Name: "unxz", Short: "decompress .xz files", Usage: strings.Replace(codecUsage(&xzCodec), "xz", "unxz", 1), Run: program.FlushOutput(newCodecProgram(&xzCodec), 1)},
+		{Name: "xzcat", Short: "print .xz files decompressed", Usage: strings.Replace(codecUsage(&xzCodec), "xz", "xzcat", 1), Run: program.FlushOutput(newCodecProgram(&xzCodec), 1)},
+		{Name: "zstd", Short: "compress or decompress .zst files", Usage: codecUsage(&zstdCodec), Run: program.FlushOutput(newCodecProgram(&zstdCodec), 1)},
+		{Name: "unzstd", Short: "decompress .zst files", Usage: strings.Replace(codecUsage(&zstdCodec), "zstd", "unzstd", 1), Run: program.FlushOutput(newCodecProgram(&zstdCodec), 1)},
+		{Name: "zstdcat", Short: "print .zst files decompressed", Usage: strings.Replace(codecUsage(&zstdCodec), "zstd", "zstdcat", 1), Run: program.FlushOutput(newCodecProgram(&zstdCodec), 1)},
 	}
 }

@@ -34,6 +34,8 @@ Examples:
   -f, --file=ARCHIVE         use archive file ARCHIVE; - is standard input or output
   -C, --directory=DIR        change to directory DIR
   -z, --gzip                 filter the archive through gzip
+  -J, --xz                   filter the archive through xz
+      --zstd                 filter the archive through zstd
   -j, --bzip2                filter the archive through bzip2 (reading only)
   -a, --auto-compress        use archive suffix to determine the compression
   -v, --verbose              verbosely list files processed
@@ -77,8 +79,8 @@ var tarOptions = option.Parser{Options: []option.Option{
 	{Short: 'z', Long: "gunzip"},
 	{Short: 'j', Long: "bzip2"},
 	{Short: 'J', Long: "xz"},
-	{Long: "zstd", ID: 'J'},
-	{Short: 'Z', Long: "compress", ID: 'J'},
+	{Long: "zstd", ID: 'Y'},
+	{Short: 'Z', Long: "compress"},
 	{Short: 'a', Long: "auto-compress"},
 	{Short: 'v', Long: "verbose"},
 	{Short: 'O', Long: "to-stdout"},
@@ -141,7 +143,7 @@ type tarJob struct {
 	dir     string
 	members []tarMember
 
-	pack        rune // z, j, J, or 0
+	pack        rune // z, j, J (xz), Y (zstd), or 0
 	auto        bool
 	verbose     int
 	toStdout    bool
@@ -312,8 +314,8 @@ func (j *tarJob) check() bool {
 	case strings.ContainsRune("udA", j.action):
 		j.p.Errorf("-%c is not supported here: create a new archive, or append with -r", j.action)
 		return false
-	case j.pack == 'J' || j.pack == 'j' && j.action == 'c':
-		j.p.Errorf("this compression is not supported here: use -z")
+	case j.pack == 'Z' || j.pack == 'j' && j.action == 'c':
+		j.p.Errorf("this compression is not supported here: use -z, -J or --zstd")
 		return false
 	case j.action == 'c' && len(j.members) == 0:
 		return j.reportUsage("Cowardly refusing to create an empty archive")
@@ -324,8 +326,8 @@ func (j *tarJob) check() bool {
 			j.p.Errorf("%s has no effect", o)
 		}
 	}
-	if j.auto && j.action == 'c' && j.pack == 0 && (strings.HasSuffix(j.file, "gz") || strings.HasSuffix(j.file, ".taz")) {
-		j.pack = 'z'
+	if j.auto && j.action == 'c' && j.pack == 0 {
+		j.pack = packOfName(j.file)
 	}
 	return true
 }
@@ -342,7 +344,7 @@ func (j *tarJob) applyOption(g option.Setting) bool {
 		j.file = g.Value
 	case 'C':
 		j.dir = joinTarPath(j.dir, g.Value)
-	case 'z', 'j', 'J':
+	case 'z', 'j', 'J', 'Y', 'Z':
 		j.pack = g.Key
 	case 'a':
 		j.auto = true
@@ -542,4 +544,17 @@ func (j *tarJob) safeName(name, what string) string {
 		return "."
 	}
 	return name
+}
+
+// packOfName returns the compression that -a derives from the name of an archive.
+func packOfName(name string) rune {
+	switch {
+	case strings.HasSuffix(name, "gz"), strings.HasSuffix(name, ".taz"):
+		return 'z'
+	case strings.HasSuffix(name, ".xz"), strings.HasSuffix(name, ".txz"):
+		return 'J'
+	case strings.HasSuffix(name, ".zst"), strings.HasSuffix(name, ".tzst"):
+		return 'Y'
+	}
+	return 0
 }

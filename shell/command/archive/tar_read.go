@@ -102,6 +102,15 @@ func (j *tarJob) enterDir() error {
 // decompress returns the archive in src, which may be compressed.
 func (r *tarReader) decompress(src *bufio.Reader) (io.Reader, error) {
 	head, _ := src.Peek(3)
+	for _, c := range []*codec{&xzCodec, &zstdCodec} {
+		if len(head) == 3 && string(head) == c.magic[:3] {
+			z, err := c.newReader(r.p, src)
+			if err != nil {
+				return nil, r.reportChildError(c.name+": (stdin): "+program.Reason(err), 1)
+			}
+			return z, nil
+		}
+	}
 	switch {
 	case len(head) >= 2 && head[0] == 0x1f && head[1] == 0x8b:
 		r.p.Alloc(deflateMemory)
@@ -119,8 +128,8 @@ func (r *tarReader) decompress(src *bufio.Reader) (io.Reader, error) {
 		return nil, r.reportChildError("\ngzip: stdin: not in gzip format", 1)
 	case r.pack == 'j':
 		return nil, r.reportChildError("bzip2: (stdin) is not a bzip2 file.", 2)
-	case len(head) == 3 && (string(head) == "\xfd7z" || string(head) == "\x28\xb5\x2f"):
-		return nil, r.reportFatal("this compression is not supported here: use gzip")
+	case r.pack == 'J' || r.pack == 'Y':
+		return nil, r.reportChildError(map[rune]string{'J': "xz", 'Y': "zstd"}[r.pack]+": (stdin): File format not recognized", 1)
 	}
 	return src, nil
 }

@@ -60,18 +60,34 @@ func (j *tarJob) create() error {
 
 // writeAll writes every member and pads the last record.
 func (w *tarWriter) writeAll() error {
-	if w.pack != 'z' {
+	z, err := w.newCompressor()
+	if err != nil {
+		return w.failWrite(err)
+	}
+	if z == nil {
 		return w.writeMembers(w.out)
 	}
-	w.p.Alloc(deflateMemory)
-	z := gzip.NewWriter(w.out)
 	inner := &stream.CountingWriter{Writer: z}
 	w.out = inner
-	err := w.writeMembers(inner)
+	err = w.writeMembers(inner)
 	if cerr := z.Close(); err == nil && cerr != nil {
 		err = w.failWrite(cerr)
 	}
 	return err
+}
+
+// newCompressor returns the compressor of the archive, or nil.
+func (w *tarWriter) newCompressor() (io.WriteCloser, error) {
+	switch w.pack {
+	case 'z':
+		w.p.Alloc(deflateMemory)
+		return gzip.NewWriter(w.out), nil
+	case 'J':
+		return xzCodec.newWriter(w.p, w.out, xzCodec.level)
+	case 'Y':
+		return zstdCodec.newWriter(w.p, w.out, zstdCodec.level)
+	}
+	return nil, nil
 }
 
 func (w *tarWriter) writeMembers(out *stream.CountingWriter) error {

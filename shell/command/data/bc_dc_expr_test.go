@@ -57,6 +57,23 @@ func TestExprDepth(t *testing.T) {
 	}
 }
 
+// TestExprBoundsNumbers checks that numbers which take seconds to parse are refused, not those that Linux
+// passes as arguments.
+func TestExprBoundsNumbers(t *testing.T) {
+	m := commandtest.New(t, "/w")
+	large := strings.Repeat("9", maxLinuxArgument+1)
+	if o := m.Exec("", "expr", large, "*", large); o.Code != 3 || o.Stdout != "" || o.Stderr != "expr: number of more than 131072 digits\n" {
+		t.Errorf("status %d, %d bytes of output, errors %.100q", o.Code, len(o.Stdout), o.Stderr)
+	}
+	long := strings.Repeat("9", 100_000)
+	if o := m.Exec("", "expr", long, "*", long); o.Code != 0 || len(o.Stdout) != 200_001 {
+		t.Errorf("status %d, %d bytes of output, errors %.100q", o.Code, len(o.Stdout), o.Stderr)
+	}
+}
+
+// maxLinuxArgument is the size of the longest argument that Linux passes to a program.
+const maxLinuxArgument = 128 << 10
+
 func FuzzBC(f *testing.F) {
 	for _, s := range []string{"1+1\n", "scale=5;1/3\n", "define f(x){auto a;a=x;return a*2}\nf(4)\n", "for(i=0;i<3;i++){i}\n", "obase=16;ibase=2;1010\n", "a[1]=5;a[1]++\n", "print \"x\\n\",1\n", "s(1);c(1);l(2);e(.5);a(1)\n", "/* c */ if (1) {2} else 3 # x\n", "sqrt(2)^-3%.7\n", "\"abc"} {
 		f.Add(s)

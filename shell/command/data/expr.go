@@ -53,10 +53,11 @@ Exit status is 0 if EXPRESSION is neither null nor 0, 1 if EXPRESSION is null
 or 0, 2 if EXPRESSION is syntactically invalid, and 3 if an error occurred.
 `
 
-// maxExprDepth limits the nesting of parentheses, maxExprBits the size of numbers.
+// maxExprDepth limits the nesting of parentheses, maxExprDigits the size of numbers: Linux passes no
+// longer argument to a program, and a calculation with two of them takes a part of a second.
 const (
-	maxExprDepth = 1000
-	maxExprBits  = 1 << 22
+	maxExprDepth  = 1000
+	maxExprDigits = 1 << 17
 )
 
 // exprParser evaluates an expression while it parses it. Skipped operands are parsed without being
@@ -175,10 +176,15 @@ func (e *exprParser) parseComparison(live bool) string {
 	}
 }
 
-// parseExprInt parses an integer operand.
-func parseExprInt(s string) (*big.Int, bool) {
+// isExprInt reports whether an operand is an integer.
+func isExprInt(s string) bool {
 	d := strings.TrimPrefix(s, "-")
-	if d == "" || len(d) > maxExprBits/4 || strings.Trim(d, "0123456789") != "" {
+	return d != "" && strings.Trim(d, "0123456789") == ""
+}
+
+// parseExprInt parses an integer operand of at most maxExprDigits digits.
+func parseExprInt(s string) (*big.Int, bool) {
+	if len(s) > maxExprDigits || !isExprInt(s) {
 		return nil, false
 	}
 	return new(big.Int).SetString(s, 10)
@@ -222,6 +228,9 @@ func (e *exprParser) calculate(op, l, r string, live bool) string {
 	}
 	x, y, ok := parseExprInts(l, r)
 	if !ok {
+		if isExprInt(l) && isExprInt(r) {
+			return e.setError(3, "number of more than "+strconv.Itoa(maxExprDigits)+" digits")
+		}
 		return e.setError(2, "non-integer argument")
 	}
 	e.p.Tick(1 + len(l)*len(r)/4096)

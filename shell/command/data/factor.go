@@ -53,8 +53,13 @@ func runFactor(p *kernel.Proc) int {
 
 func printFactors(p *kernel.Proc, s string, exponents bool) bool {
 	t := strings.TrimPrefix(strings.TrimLeft(s, " "), "+")
-	n, ok := new(big.Int).SetString(t, 10)
-	if !ok || len(t) > 100 || strings.Trim(t, "0123456789") != "" {
+	var n *big.Int
+	ok := len(t) <= 100 && strings.Trim(t, "0123456789") == "" // parsing a million digits takes seconds
+	if ok {
+		n, ok = new(big.Int).SetString(t, 10)
+	}
+	if !ok {
+		defer quoting.ChargeMessage(p, s)()
 		p.Errorf("%s is not a valid positive integer", quoting.QuoteWord(s))
 		return false
 	}

@@ -387,6 +387,7 @@ func (job *numfmtJob) writeField(text, blanks string, convert bool, place int) b
 		_, _ = out.WriteString(blanks + text) // Flush reports the error
 		return true
 	}
+	defer quoting.ChargeMessage(job.p, text)()
 	result, msg := job.convertNumber(text)
 	if msg != "" {
 		if job.invalid != invalidIgnore {

@@ -246,11 +246,12 @@ var rgTypes = map[string][]string{
 }
 
 // walkOperands searches the operands. Without any, it searches standard input if that is a file or a
-// pipe, or else the current directory.
+// pipe, or else the current directory. Standard input of the host counts only if it has data: a
+// program that starts a command often leaves it an empty one.
 func (r *rgRun) walkOperands(operands []string) {
 	if len(operands) == 0 {
 		mode := r.p.Stdin.Mode()
-		if !r.listOnly && (mode.IsRegular() || mode&fs.ModeNamedPipe != 0) {
+		if !r.listOnly && (mode.IsRegular() || mode&fs.ModeNamedPipe != 0) && !r.p.Stdin.HostInputIsEmpty() {
 			r.searchFile("-", "<stdin>", false)
 			return
 		}

@@ -49,6 +49,7 @@ func TestRg(t *testing.T) {
 		{"rg -F () a.go", "", "func Foo() {}\n", 0},
 		{"rg -A1 package a.go", "", "package a\n\n", 0},
 		{"rg nothing .", "", "", 1},
+		{"rg -l Foo", "", "a.go\nb.py\nsub/c.go\n", 0},
 		{"rg -q foo .", "", "", 0},
 		{"rg foo nope", "", "", 2},
 		{"rg ( a.go", "", "", 2},

@@ -33,6 +33,23 @@ func QuoteNameIfNeeded(name string) string { return ShellEscape.Quote(name, ":")
 // QuoteWord returns a word in quotes, with C escapes for unprintable characters.
 func QuoteWord(word string) string { return Locale.Quote(word, "") }
 
+// Account is what memory is charged to.
+type Account interface {
+	Alloc(n int64)
+	Free(n int64)
+}
+
+// ChargeMessage charges what QuoteWord and a message with its result take, if a word of the input is long,
+// and returns a function that frees it.
+func ChargeMessage(a Account, word string) (free func()) {
+	if len(word) < 64<<10 {
+		return func() {}
+	}
+	n := 12 * int64(len(word)) // an escape has four bytes, and the text is copied twice
+	a.Alloc(n)
+	return func() { a.Free(n) }
+}
+
 // Quote returns a name in a style; the characters in also are escaped too.
 func (q Style) Quote(name, also string) string {
 	switch q {
