@@ -14,7 +14,7 @@ type ReviewOptions struct {
 	Name   string // name of the sandbox
 	Branch string // fetched branch of the sandbox; "wip/BRANCH": with uncommitted work
 	Brief  bool   // for Diff: only the number of changed lines of each file
-	Patch  bool   // for Log: also the changes of each commit
+	Patch  bool   // for Log: also the changes of each commit; for Diff: a patch that 'git apply' takes, with binary files
 	Limits Limits
 }
 
@@ -55,6 +55,9 @@ func (r *Repo) Diff(ctx context.Context, w io.Writer, v ReviewOptions) error {
 	}
 	if err == nil {
 		args := []string{"diff-tree", "-r", "-p", "--no-renames", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/"}
+		if v.Patch {
+			args = append(args, "--binary", "--full-index")
+		}
 		if v.Brief {
 			args = []string{"diff-tree", "-r", "--stat=80", "--no-renames", "--no-ext-diff", "--no-textconv"}
 		}

@@ -28,7 +28,7 @@ const (
 const Help = `Exit statuses of all commands:
 
     0  done, or there was nothing to do
-    1  a check found problems or differences, or an agent's turn failed
+    1  problems, differences or conflicts were found, or an agent's turn failed
     2  usage error: the command line or the configuration is not valid
     3  refused, since work would be lost; nothing has changed
   124  a deadline passed

@@ -23,6 +23,7 @@ func Commands(a *app.App) []app.Entry {
 		{Name: "log", New: c.logCommand},
 		{Name: "merge", New: c.mergeCommand},
 		{Name: "apply", New: c.applyCommand},
+		{Name: "pr", New: c.pullRequestCommand},
 		{Name: "restore", New: c.restoreCommand},
 		{Name: "worktree", New: c.worktreeCommand},
 		{Name: "git-remote", New: c.gitRemoteCommand},

@@ -32,7 +32,7 @@ yours, with uncommitted changes. The branch is fetched first; nothing of yours
 changes.
 
 The default BRANCH is that of the sandbox's main working tree.`,
-		Example:           "  atoll diff\n  atoll diff web --stat\n  atoll diff --exit-code >changes.patch || echo changed\n  atoll diff web feature/login",
+		Example:           "  atoll diff\n  atoll diff web --stat\n  atoll diff --patch >changes.patch\n  atoll diff web feature/login",
 		Args:              app.CheckArgCount(0, 2, "at most the name of a sandbox and a branch"),
 		ValidArgsFunction: a.completeBranches(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -42,6 +42,8 @@ The default BRANCH is that of the sandbox's main working tree.`,
 	f.add(cmd)
 	cmd.Flags().BoolVar(&f.committed, "committed", false, "without uncommitted work")
 	cmd.Flags().BoolVar(&f.Brief, "stat", false, "only how many lines of each file")
+	cmd.Flags().BoolVarP(&f.Patch, "patch", "p", false, "a patch for 'git apply': with the contents of binary files")
+	cmd.MarkFlagsMutuallyExclusive("patch", "stat")
 	cmd.Flags().BoolVar(&f.exitCode, "exit-code", false, "exit with 1 if there are changes, with 0 if there are none")
 	return cmd
 }
