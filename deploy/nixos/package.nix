@@ -20,7 +20,7 @@ buildGoModule {
 
   # The hash of the output of 'go mod vendor'; TestNixOSPackage in cmd/atoll prints the new
   # one when that has changed.
-  vendorHash = "sha256-Hj8RfTRNsDv3UEjcqRomq75sVfhsghf0rycRfgiP0ks=";
+  vendorHash = "sha256-Ij29AivPdSd8bSOCmV1ejGvSs9p5bRKPmHh6kiWTPzQ=";
 
   env.CGO_ENABLED = 0;
   ldflags = [
