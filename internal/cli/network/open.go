@@ -1,24 +1,14 @@
 package network
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"runtime"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/cli/previewserver"
 )
-
-// openTime is how long a browser may take to be told what to open.
-const openTime = 20 * time.Second
 
 func (a commands) openCommand() *cobra.Command {
 	var printOnly bool
@@ -49,7 +39,7 @@ created that expires after 12 hours.`,
 				return a.PrintJSON(map[string]string{"url": url})
 			}
 			if !printOnly {
-				if opened, err := a.openBrowser(cmd.Context(), url); opened || err != nil {
+				if opened, err := a.OpenBrowser(cmd.Context(), url); opened || err != nil {
 					return err
 				}
 			}
@@ -59,28 +49,4 @@ created that expires after 12 hours.`,
 	}
 	cmd.Flags().BoolVarP(&printOnly, "print", "p", false, "print the URL, open nothing")
 	return cmd
-}
-
-// openBrowser opens a URL in the user's browser; it returns false if there is none.
-func (a commands) openBrowser(ctx context.Context, url string) (bool, error) {
-	program := "xdg-open"
-	switch {
-	case runtime.GOOS == "darwin":
-		program = "open"
-	case os.Getenv("DISPLAY") == "" && os.Getenv("WAYLAND_DISPLAY") == "":
-		return false, nil
-	}
-	path, err := exec.LookPath(program)
-	if err != nil {
-		return false, nil //nolint:nilerror // it is printed instead
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, openTime, fmt.Errorf("%w: %s has not ended for %v", atoll.ErrTimeout, program, openTime))
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path, url)
-	cmd.Stderr = a.Err
-	if err := cmd.Run(); err != nil {
-		return false, fmt.Errorf("%s: %w", program, errors.Join(context.Cause(ctx), err))
-	}
-	a.Progress("atoll: %s", output.Clean(url))
-	return true, nil
 }

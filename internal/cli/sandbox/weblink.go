@@ -9,7 +9,6 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
-	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/attach"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
@@ -65,7 +64,7 @@ func (a commands) attachWeb(ctx context.Context, args []string, w webLink) error
 	if err != nil {
 		return err
 	}
-	base, err := a.pageOf(ctx, c)
+	base, err := a.ConsoleURL(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -91,7 +90,7 @@ func (a commands) attachWeb(ctx context.Context, args []string, w webLink) error
 	if shown != "" {
 		at.Set("terminal", shown)
 	}
-	link := strings.TrimSuffix(base, "/") + "/ui/#" + at.Encode()
+	link := base + "/ui/#" + at.Encode()
 	if a.JSON {
 		return a.PrintJSON(madeLink{link, made.ID, made.Expires})
 	}
@@ -124,19 +123,4 @@ func (a commands) webTerminal(ctx context.Context, sb *client.Sandbox, args []st
 	}
 	t, err := attach.OpenTerminal(ctx, a.App, sb, atoll.TerminalSpec{})
 	return t.Name, err
-}
-
-// pageOf returns where a browser finds the server that commands go to.
-func (a commands) pageOf(ctx context.Context, c *app.Connection) (string, error) {
-	if strings.HasPrefix(c.Host, "https://") || strings.HasPrefix(c.Host, "http://") {
-		return c.Host, nil
-	}
-	info, err := c.Info(ctx)
-	if err != nil {
-		return "", err
-	}
-	if len(info.Addresses) == 0 {
-		return "", fmt.Errorf("%w: no server listens for browsers: stop the one that runs, if there is one, with 'atoll serve --stop', and start 'atoll serve --listen %s'", atoll.ErrUnavailable, app.DefaultConsoleAddress)
-	}
-	return info.Addresses[0], nil
 }

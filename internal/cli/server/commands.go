@@ -14,6 +14,7 @@ func Commands(a *app.App) []app.Entry {
 	c := commands{a}
 	return []app.Entry{
 		{Name: "serve", New: c.serveCommand},
+		{Name: "ui", New: c.uiCommand},
 		{Name: "mcp", New: c.mcpCommand},
 		{Name: "context", New: c.contextCommand},
 		{Name: "login", New: c.loginCommand},
