@@ -73,7 +73,7 @@ const bootScript = `exec 9<"$0" && ip link set lo up && mount -t proc proc /proc
 const fewRights = "setpriv --bounding-set=-all,+chown,+dac_override,+fowner,+setuid,+setgid,+kill,+setpcap"
 
 func (m *machine) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
-	if err := spec.Check(); err != nil {
+	if err := errors.Join(spec.Check(), context.Cause(ctx)); err != nil {
 		return nil, &atoll.Error{Op: "create", Err: err}
 	}
 	n, limits := spec.Network, spec.Limits
