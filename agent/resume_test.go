@@ -321,6 +321,14 @@ func TestResumeInterrupted(t *testing.T) {
 // TestResumeWithoutProcess continues sessions whose process or journal does not exist any more: each ends as crashed, with the cause.
 func TestResumeWithoutProcess(t *testing.T) {
 	sb, job := newResumable(t)
+	sb.program = func(p *keptProcess) int { // answers nothing, so the turn is left in its middle
+		b := make([]byte, 100)
+		for {
+			if _, err := p.Read(b); err != nil {
+				return 0
+			}
+		}
+	}
 	begun, left := context.WithCancelCause(t.Context())
 	first, err := agent.StartSession(begun, job)
 	if err != nil {

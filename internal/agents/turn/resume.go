@@ -210,8 +210,9 @@ func (d *Registry) resumeTurn(p turnKey, prepare func(Left) (Work, error)) error
 	t, ctx := d.addRunning(l, r)
 	t.told, t.decided = told, decided
 	t.kept.Store(true)
+	events := l.seq // before the turn writes more
 	d.runWork(ctx, t, work)
-	d.slog.Info("turn continued", "turn", r.ID, "owner", r.Owner.String(), "agent", r.Agent, "events", l.seq)
+	d.slog.Info("turn continued", "turn", r.ID, "owner", r.Owner.String(), "agent", r.Agent, "events", events)
 	return nil
 }
 

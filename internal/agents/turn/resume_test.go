@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,21 +105,21 @@ func TestResumeOfLaterTurn(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		first, second := open(t, Options{Dir: dir, Keep: true}), open(t, Options{Dir: dir, Keep: true})
-		continued := 0
+		var continued atomic.Int64
 		second.Resume(func(Left) (Work, error) {
-			continued++
+			continued.Add(1)
 			return func(context.Context, *Turn) (agent.Result, error) { return agent.Result{Text: "done"}, nil }, nil
 		})
 		x := startKept(t, first)
 		time.Sleep(3 * resumeInterval)
-		if continued != 0 {
+		if continued.Load() != 0 {
 			t.Error("a turn of a living process was continued")
 		}
 		first.closeNow(t)
 		time.Sleep(2 * resumeInterval)
 		events := second.readEvents(t, x.ID(), 0)
-		if r := events[len(events)-1].Result; continued != 1 || r == nil || r.Text != "done" {
-			t.Errorf("the turn was continued %d times, and ended with %+v", continued, r)
+		if r := events[len(events)-1].Result; continued.Load() != 1 || r == nil || r.Text != "done" {
+			t.Errorf("the turn was continued %d times, and ended with %+v", continued.Load(), r)
 		}
 		second.closeNow(t)
 	})
