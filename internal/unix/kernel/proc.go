@@ -45,13 +45,15 @@ type Proc struct {
 	main   Program
 	dir    string
 	umask  uint32
-	start  time.Time
-	depth  int
-	left   int   // units of work until the next check
-	mem    int64 // bytes charged
-	fds    []slot
-	std    [3]Handle
-	out    *bufio.Writer
+
+	sharesArgs bool // Args are the parent's, which is charged for them
+	start      time.Time
+	depth      int
+	left       int   // units of work until the next check
+	mem        int64 // bytes charged
+	fds        []slot
+	std        [3]Handle
+	out        *bufio.Writer
 
 	wakeMu   sync.Mutex
 	woken    bool          // guarded by wakeMu; wakeUp was called while the process did not wait
@@ -317,6 +319,7 @@ func (p *Proc) newChild(s Spawn) (*Proc, error) {
 	if s.Setup != nil {
 		s.Setup(c)
 	}
+	c.sharesArgs = len(c.Args) > 0 && len(p.Args) > 0 && &c.Args[0] == &p.Args[0]
 	if c.t.dead.Load() {
 		c.pending.Or(SIGKILL.bit())
 	}
@@ -340,7 +343,7 @@ func (p *Proc) run() {
 
 // startMain charges the arguments, unless they are those of the parent, and runs the main function.
 func (p *Proc) startMain(*Proc) int {
-	if q := p.parent; q == nil || len(p.Args) == 0 || len(q.Args) == 0 || &p.Args[0] != &q.Args[0] {
+	if !p.sharesArgs {
 		p.chargeArgs()
 	}
 	return p.main(p)
