@@ -443,7 +443,9 @@ func TestWorkerNeverEndsItsCommand(t *testing.T) {
 	if !errors.Is(err, atoll.ErrTimeout) {
 		t.Errorf("the command: %v", err)
 	}
-	if !w.hasEnded() {
+	select {
+	case <-w.ended:
+	case <-time.After(10 * time.Second): // it is killed before Exec returns, and reaped soon after
 		t.Error("the worker goes on")
 		w.kill()
 	}
