@@ -42,12 +42,12 @@ func (r *Repo) runUserGit(ctx context.Context, log io.Writer, args ...string) er
 	return err
 }
 
-// FetchRemote fetches from a remote of the user, with the user's credentials; empty: the default remote.
-// The output of git goes to log.
+// FetchRemote fetches from a remote of the user, with the user's credentials; empty: the only remote, or
+// origin. The output of git goes to log. ErrNotFound: there is no such remote.
 func (r *Repo) FetchRemote(ctx context.Context, remote string, log io.Writer) error {
-	args := []string{"fetch", "--no-write-fetch-head"}
-	if remote != "" {
-		args = append(args, "--", remote)
+	remote, _, err := r.findUserRemote(ctx, remote)
+	if err != nil {
+		return err
 	}
-	return r.runUserGit(ctx, log, args...)
+	return r.runUserGit(ctx, log, "fetch", "--no-write-fetch-head", "--", remote)
 }

@@ -44,8 +44,8 @@ branch is pushed and the page on which you can open it is printed.
 Title and body are by default those of the only commit, or the branch's name and
 the list of commits. Uncommitted changes are not part of it.
 
-The exit status is 3 if it was refused: there is nothing new, the remote's
-branch has other commits, or you declined.`,
+The exit status is 3 if it was refused: the remote's branch has other commits,
+or you declined.`,
 		Example: `  atoll pr --dry-run
   atoll pr --title "Fix the login" --draft
   atoll pr web feature/login --base develop
@@ -231,8 +231,8 @@ func formatRisksOf(p *project.Publication, dryRun bool) string {
 
 // explainPublication adds the exit status to the refusal of a publication.
 func explainPublication(a *app.App, w *pairing.Pair, err error) error {
-	if errors.Is(err, project.ErrNoNewWork) || errors.Is(err, atoll.ErrState) {
-		return exitcode.With(exitcode.Refused, err)
+	if errors.Is(err, project.ErrNoNewWork) {
+		return exitcode.With(exitcode.OK, fmt.Errorf("%s: %w: the branch to merge into has all its commits", w.Name(), project.ErrNoNewWork))
 	}
 	return pairing.ExplainRefusal(a, w, err)
 }

@@ -139,15 +139,10 @@ func (a commands) uploadPlan(ctx context.Context, w *pairing.Pair, plan *project
 	if plan.Shallow {
 		a.Progress("%s: the history ends early, as yours does", w.Name())
 	}
-	bar := a.NewProgressBar()
-	begun := time.Now()
-	plan.OnSent = func(n int64) {
-		if time.Since(begun) > planPatience {
-			bar.Update(atoll.Progress{ID: w.Name(), Message: "uploading", Done: n})
-		}
-	}
+	var finish func()
+	plan.OnSent, finish = a.showSent(w.Name())
 	err := w.NameError(plan.Execute(ctx, w.Sandbox))
-	bar.Finish()
+	finish()
 	if err != nil {
 		switch {
 		case errors.Is(err, project.ErrNoGit), errors.Is(err, project.ErrNoShell):
@@ -414,4 +409,16 @@ func (t *outputTail) lastLines() []string {
 		t.flush()
 	}
 	return t.last
+}
+
+// showSent returns a function that shows how many bytes of objects were sent to a sandbox, once that takes
+// time, and one that ends the display.
+func (a commands) showSent(name string) (show func(n int64), finish func()) {
+	bar := a.NewProgressBar()
+	begun := time.Now()
+	return func(n int64) {
+		if time.Since(begun) > planPatience {
+			bar.Update(atoll.Progress{ID: name, Message: "uploading", Done: n})
+		}
+	}, func() { bar.Finish() }
 }

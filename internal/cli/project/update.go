@@ -90,14 +90,20 @@ func (a commands) runUpdate(ctx context.Context, w *pairing.Pair, f updateFlags)
 		err = w.CheckRunning()
 	}
 	if err == nil && f.fetch {
-		remote, _, _ := strings.Cut(f.branch, "/")
+		remote, _, found := strings.Cut(f.branch, "/")
+		if !found {
+			remote = "" // a branch of the host
+		}
 		err = repo.FetchRemote(ctx, remote, a.Err)
 	}
 	if err != nil {
 		return err
 	}
 	u := f.options(w)
+	var finish func()
+	u.OnSent, finish = a.showSent(w.Name())
 	res, err := repo.Update(ctx, w.Sandbox, u)
+	finish()
 	err = explainUpdate(w, f, err)
 	if a.JSON && res != nil {
 		r := newUpdateReport(w, f, res)

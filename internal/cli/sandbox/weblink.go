@@ -9,8 +9,8 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
+	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/attach"
-	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/project/projectfile"
 )
@@ -24,22 +24,12 @@ type webLink struct {
 	provider string // whose page; empty: what the project says
 }
 
-// madeLink is a link as --json prints it.
-type madeLink struct {
-	URL     string    `json:"url"`
-	Token   string    `json:"token"` // its id
-	Expires time.Time `json:"expires"`
-}
-
-// linkLife is the default lifetime of a link.
-const linkLife = "12h"
-
 // attachWeb prints a link to the page of a sandbox's terminals, or of one terminal. args are
 // the sandbox and optionally the terminal.
 func (a commands) attachWeb(ctx context.Context, args []string, w webLink) error {
-	life, err := config.ParseDuration(w.life)
-	if err != nil || life <= 0 {
-		return fmt.Errorf("%w: --for %q: must be a time like 1h or 7d: a link has an end", atoll.ErrInvalid, w.life)
+	life, err := app.ParseLinkLife(w.life)
+	if err != nil {
+		return err
 	}
 	if err := a.EnsureServer(ctx); err != nil {
 		return err
@@ -82,20 +72,19 @@ func (a commands) attachWeb(ctx context.Context, args []string, w webLink) error
 		t.Link.Terminal, what = shown, "terminal "+shown+" of "+args[0]
 	}
 	t.Owner = info.Owner
-	made, err := c.CreateToken(ctx, t)
-	if err != nil {
-		return err
-	}
-	at := url.Values{"token": {made.Secret}, "sandbox": {sb.ID()}}
+	at := url.Values{"sandbox": {sb.ID()}}
 	if shown != "" {
 		at.Set("terminal", shown)
 	}
-	link := base + "/ui/#" + at.Encode()
-	if a.JSON {
-		return a.PrintJSON(madeLink{link, made.ID, made.Expires})
+	link, err := a.CreateConsoleLink(ctx, c, base, t, at)
+	if err != nil {
+		return err
 	}
-	a.Progress("atoll: the bearer of this link %s %s; it %s; 'atoll token rm %s' revokes it", may, what, output.FormatExpiry(made.Expires), made.ID)
-	_, err = fmt.Fprintln(a.Out, link)
+	if a.JSON {
+		return a.PrintJSON(link)
+	}
+	a.Progress("atoll: the bearer of this link %s %s; it %s; 'atoll token rm %s' revokes it", may, what, output.FormatExpiry(link.Expires), link.Token)
+	_, err = fmt.Fprintln(a.Out, link.URL)
 	return err
 }
 

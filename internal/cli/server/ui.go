@@ -2,23 +2,14 @@ package server
 
 import (
 	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
-	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 )
-
-// consoleLink is a link to the console as --json prints it.
-type consoleLink struct {
-	URL     string    `json:"url"`
-	Token   string    `json:"token"` // its id
-	Expires time.Time `json:"expires"`
-}
 
 func (a commands) uiCommand() *cobra.Command {
 	var life string
@@ -34,9 +25,9 @@ may; 'atoll token rm' revokes it.`,
   atoll ui --read-only --for 1h --print`,
 		Args: app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			d, err := config.ParseDuration(life)
-			if err != nil || d <= 0 {
-				return fmt.Errorf("%w: --for %q: must be a time like 1h or 7d: a link has an end", atoll.ErrInvalid, life)
+			d, err := app.ParseLinkLife(life)
+			if err != nil {
+				return err
 			}
 			ctx := cmd.Context()
 			if err := a.EnsureServer(ctx); err != nil {
@@ -54,25 +45,24 @@ may; 'atoll token rm' revokes it.`,
 			if readOnly {
 				t.Scopes = t.Scopes[:1]
 			}
-			made, err := c.CreateToken(ctx, t)
+			link, err := a.CreateConsoleLink(ctx, c, base, t, nil)
 			if err != nil {
 				return err
 			}
-			link := base + "/ui/#" + url.Values{"token": {made.Secret}}.Encode()
 			if a.JSON {
-				return a.PrintJSON(consoleLink{link, made.ID, made.Expires})
+				return a.PrintJSON(link)
 			}
-			a.Progress("atoll: the bearer of this link may %s; it %s; 'atoll token rm %s' revokes it", scopesText(made.Scopes), output.FormatExpiry(made.Expires), made.ID)
+			a.Progress("atoll: the bearer of this link may %s; it %s; 'atoll token rm %s' revokes it", scopesText(t.Scopes), output.FormatExpiry(link.Expires), link.Token)
 			if !printOnly {
-				if opened, err := a.OpenBrowser(ctx, link); opened || err != nil {
+				if opened, err := a.OpenBrowser(ctx, link.URL); opened || err != nil {
 					return err
 				}
 			}
-			_, err = fmt.Fprintln(a.Out, link)
+			_, err = fmt.Fprintln(a.Out, link.URL)
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&life, "for", "12h", "lifetime of the link, a `DURATION`")
+	cmd.Flags().StringVar(&life, "for", app.LinkLife, "lifetime of the link, a `DURATION`")
 	cmd.Flags().BoolVarP(&readOnly, "read-only", "r", false, "only look")
 	cmd.Flags().BoolVarP(&printOnly, "print", "p", false, "print the link, open nothing")
 	return cmd

@@ -108,7 +108,7 @@ func (c Client) runCommand(ctx context.Context, path string, r Repository, q Req
 		args = append(args, "--draft")
 	}
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Dir = os.TempDir() // no file of the repository is read
+	cmd.Dir = "/" // no file of the repository, nor of a directory that other users write, configures it
 	cmd.WaitDelay = 5 * time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, c.Log
