@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"cmp"
 	"io"
 	"io/fs"
 	"os"
@@ -301,6 +302,8 @@ func (f *FS) doPairAcross(old, new string, slash bool, host func(from, to *hostL
 		}
 		to, newNext, e := f.routePath(new, false, false)
 		switch {
+		case e != 0 && from == nil: // what is wrong with the first path is reported first
+			return cmp.Or(f.checkParentDir(oldNext), e)
 		case e != 0:
 			return e
 		case from != nil && to != nil && from.m == to.m:

@@ -99,6 +99,17 @@ func TestMountPointStays(t *testing.T) {
 	}
 }
 
+// TestMountRenameNamesFirstFault has faults in both names of a rename; as in a
+// Unix kernel the first one is reported, also where only the second name is in a
+// mount.
+func TestMountRenameNamesFirstFault(t *testing.T) {
+	f, _ := newMounted(t, Mount{})
+	must(t, f.Symlink("/absent", "/m/dangling"))
+	long := "/m/" + strings.Repeat("n", 300) + "/x"
+	wantReason(t, "below a dangling link", f.Rename("/m/dangling/x", long), ENOENT)
+	wantReason(t, "a missing name", f.Rename("/m/absent", long), ENAMETOOLONG)
+}
+
 func TestReadOnlyMountRefusesEveryChange(t *testing.T) {
 	f, dir := newMounted(t, Mount{ReadOnly: true})
 	must(t, os.MkdirAll(filepath.Join(dir, "d"), 0o755))
