@@ -16,6 +16,10 @@ type Config struct {
 	Pool      string    `json:"pool,omitempty"`   // claim a ready sandbox of this warm pool, which defines its Spec
 	Lifecycle Lifecycle `json:"lifecycle,omitzero"`
 
+	// PublicPorts opens the ports of the sandbox, at host names with its id, to every client of the
+	// proxy: without it they need a link.
+	PublicPorts bool `json:"public_ports,omitempty"`
+
 	// Workspaces are mounted. Missing ones are created.
 	Workspaces []WorkspaceMount `json:"workspaces,omitempty"`
 

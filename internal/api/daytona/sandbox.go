@@ -176,6 +176,11 @@ func (s *Server) configOf(ctx context.Context, in *newSandbox) (atoll.Config, er
 	if cfg.Labels, err = labelsOf(in.Labels); err != nil {
 		return cfg, err
 	}
+	if cfg.PublicPorts = in.Public; in.Public {
+		if err := s.checkPublic(); err != nil {
+			return cfg, err
+		}
+	}
 	cfg.Name = in.Name
 	cfg.Labels[labelSandbox] = "true"
 	cfg.Labels[labelSnapshot] = cmp.Or(in.Snapshot, defaultSnapshot)
@@ -211,8 +216,6 @@ func refuseUnsupported(in *newSandbox) error {
 	switch {
 	case in.GPU > 0:
 		return unsupportedError("gpu: graphics processors")
-	case in.Public:
-		return unsupportedError("public: ports that need no token")
 	case in.OutboundProxyURL != "":
 		return unsupportedError("outboundProxyUrl: a proxy of the client")
 	case in.OTELEndpoint != "":
@@ -276,7 +279,7 @@ func (c *call) describe(info *atoll.Info) *sandbox {
 	d := &sandbox{
 		ID: info.ID, OrganizationID: organizationID(info.Owner), Name: cmp.Or(info.Name, info.ID), Snapshot: info.Labels[labelSnapshot],
 		User: cmp.Or(info.Config.User, "daytona"), Env: make(map[string]string), Labels: clientLabels(info.Labels),
-		Target: "local", CPU: cmp.Or(max(info.Config.Limits.CPU, 0), defaultCPUs), State: stateOf(info.State, info.Labels),
+		Public: info.Config.PublicPorts, Target: "local", CPU: cmp.Or(max(info.Config.Limits.CPU, 0), defaultCPUs), State: stateOf(info.State, info.Labels),
 		Memory: float64(cmp.Or(max(info.Config.Limits.Memory, 0), defaultMemory)) / (1 << 30), Disk: float64(cmp.Or(max(info.Config.Limits.Disk, 0), defaultDisk)) / (1 << 30),
 		Volumes: volumesOf(&info.Config), CreatedAt: timeText(info.Created), UpdatedAt: timeText(info.Created), LastActivityAt: timeText(time.Now()),
 		SandboxClass: "container", DaemonVersion: version, ToolboxProxyURL: c.baseURL() + "/toolbox", BackupState: "None", Recoverable: info.State == atoll.Failed,
@@ -371,9 +374,25 @@ func (s *Server) setPublic(c *call, sb *fleet.Sandbox) error {
 		return invalidError("public %q: must be true or false", shortenText(c.r.PathValue("public")))
 	}
 	if public {
-		return unsupportedError("public previews: ports that need no token")
+		if err := s.checkPublic(); err != nil {
+			return err
+		}
+	}
+	if _, err := c.a.Update(c.r.Context(), sb.ID(), fleet.Change{PublicPorts: &public}); err != nil {
+		return err
 	}
 	return s.writeSandbox(c, sb)
+}
+
+// checkPublic refuses public ports where no proxy serves them.
+func (s *Server) checkPublic() error {
+	switch {
+	case s.opts.Routes == nil:
+		return unsupportedError("public: previews of a server without a proxy ('atoll serve --proxy ADDRESS' has one)")
+	case s.opts.Routes.OnlyLinks:
+		return &Error{Status: http.StatusForbidden, Message: "public: this server requires links to ports (proxy.access is \"links\"): use preview tokens or signed URLs"}
+	}
+	return nil
 }
 
 // listAll returns the sandboxes that were created with this API and match the query, newest first.
