@@ -22,7 +22,7 @@ const (
 	labelSandbox  = labelPrefix + "sandbox"     // "true"
 	labelSnapshot = labelPrefix + "snapshot"    // name of the snapshot that it was created from
 	labelArchive  = labelPrefix + "autoarchive" // minutes
-	labelDelete   = labelPrefix + "autodelete"  // minutes; only 0 and -1
+	labelDelete   = labelPrefix + "autodelete"  // minutes; 0: it is removed when it stops, -1: it stays
 	labelArchived = labelPrefix + "archived"    // "true": it is stopped
 	labelVolumes  = labelPrefix + "volumes"     // mounted volumes, as JSON
 	labelDisk     = labelPrefix + "image"       // the image that it was created from
@@ -37,6 +37,7 @@ const home = "/home/daytona"
 const (
 	defaultAutoStop    = 15
 	defaultAutoArchive = 7 * 24 * 60
+	maxArchive         = 30 * 24 * 60 // which 0 stands for
 	maxMinutes         = 365 * 24 * 60
 )
 
@@ -224,8 +225,6 @@ func refuseUnsupported(in *newSandbox) error {
 		return unsupportedError("secrets: stored secrets")
 	case in.LinkedSandbox != "":
 		return unsupportedError("linkedSandbox: sandboxes that depend on each other")
-	case in.AutoPauseInterval != nil && *in.AutoPauseInterval > 0:
-		return unsupportedError("autoPauseInterval: a pause of sandboxes that are not in use")
 	case in.SandboxClass != "" && in.SandboxClass != "container" && in.SandboxClass != "small":
 		return unsupportedError("sandboxClass %q", shortenText(in.SandboxClass))
 	}
@@ -256,15 +255,15 @@ func clientLabels(all map[string]string) map[string]string {
 }
 
 // stateOf returns the state of a sandbox in the words of Daytona.
-func stateOf(state atoll.State, labels map[string]string) string {
-	if state == atoll.Stopped && labels[labelArchived] != "" {
+func stateOf(st *atoll.Status) string {
+	if isArchived(st) {
 		return "archived"
 	}
 	names := map[atoll.State]string{
 		atoll.Created: "creating", atoll.Starting: "starting", atoll.Running: "started", atoll.Stopping: "stopping", atoll.Stopped: "stopped",
 		atoll.Pausing: "pausing", atoll.Paused: "paused", atoll.Failed: "error", atoll.Destroyed: "destroyed",
 	}
-	return cmp.Or(names[state], "unknown")
+	return cmp.Or(names[st.State], "unknown")
 }
 
 // Sizes in the answers about sandboxes without limits.
@@ -279,7 +278,7 @@ func (c *call) describe(info *atoll.Info) *sandbox {
 	d := &sandbox{
 		ID: info.ID, OrganizationID: organizationID(info.Owner), Name: cmp.Or(info.Name, info.ID), Snapshot: info.Labels[labelSnapshot],
 		User: cmp.Or(info.Config.User, "daytona"), Env: make(map[string]string), Labels: clientLabels(info.Labels),
-		Public: info.Config.PublicPorts, Target: "local", CPU: cmp.Or(max(info.Config.Limits.CPU, 0), defaultCPUs), State: stateOf(info.State, info.Labels),
+		Public: info.Config.PublicPorts, Target: "local", CPU: cmp.Or(max(info.Config.Limits.CPU, 0), defaultCPUs), State: stateOf(&info.Status),
 		Memory: float64(cmp.Or(max(info.Config.Limits.Memory, 0), defaultMemory)) / (1 << 30), Disk: float64(cmp.Or(max(info.Config.Limits.Disk, 0), defaultDisk)) / (1 << 30),
 		Volumes: volumesOf(&info.Config), CreatedAt: timeText(info.Created), UpdatedAt: timeText(info.Created), LastActivityAt: timeText(time.Now()),
 		SandboxClass: "container", DaemonVersion: version, ToolboxProxyURL: c.baseURL() + "/toolbox", BackupState: "None", Recoverable: info.State == atoll.Failed,
