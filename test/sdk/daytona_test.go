@@ -15,13 +15,7 @@ import (
 func TestDaytona(t *testing.T) {
 	skipUnless(t, os.Geteuid() == 0, "namespace", "no root: sandboxes of the driver namespace with pauses need it")
 	w := newE2BFixture(t)
-	key := exec.Command(testenv.Atoll(t), "token", "create", "--quiet", "--daytona")
-	key.Env = append(os.Environ(), "ATOLL_HOME="+filepath.Join(w.dir, "home"), "ATOLL_CONFIG="+filepath.Join(w.dir, "none.yaml"))
-	out, err := key.Output()
-	if err != nil {
-		t.Fatalf("token create: %v", err)
-	}
-	w.env = append(os.Environ(), "DAYTONA_API_KEY="+strings.TrimSpace(string(out)), "DAYTONA_API_URL="+w.base+"/api")
+	w.env = append(os.Environ(), "DAYTONA_API_KEY="+w.daytonaKey(t), "DAYTONA_API_URL="+w.base+"/api")
 	for _, k := range []struct {
 		pkg     string
 		calls   int // that must have been made
@@ -40,4 +34,16 @@ func TestDaytona(t *testing.T) {
 		})
 	}
 	w.checkNothingLeft(t)
+}
+
+// daytonaKey returns a new API key of Daytona's form.
+func (w *e2bFixture) daytonaKey(t *testing.T) string {
+	t.Helper()
+	key := exec.Command(testenv.Atoll(t), "token", "create", "--quiet", "--daytona")
+	key.Env = append(os.Environ(), "ATOLL_HOME="+filepath.Join(w.dir, "home"), "ATOLL_CONFIG="+filepath.Join(w.dir, "none.yaml"))
+	out, err := key.Output()
+	if err != nil {
+		t.Fatalf("token create: %v", err)
+	}
+	return strings.TrimSpace(string(out))
 }

@@ -53,8 +53,8 @@ type e2bReport struct {
 	Refused    []string
 }
 
-// newE2BFixture starts a server.
-func newE2BFixture(t *testing.T) *e2bFixture {
+// newE2BFixture starts a server with further arguments.
+func newE2BFixture(t *testing.T, args ...string) *e2bFixture {
 	sdks := os.Getenv("ATOLL_SDKS")
 	skipUnless(t, sdks != "", "sdks", "no ATOLL_SDKS: scripts/agents installs them")
 	_, err := exec.LookPath("node")
@@ -62,7 +62,7 @@ func newE2BFixture(t *testing.T) *e2bFixture {
 	_, err = exec.LookPath("python3")
 	skipUnless(t, err == nil, "python", "no python3")
 	w := &e2bFixture{fixture: fixture{dir: t.TempDir()}}
-	for _, name := range []string{"e2b.mjs", "e2b-code-interpreter.mjs", "daytona.mjs"} {
+	for _, name := range []string{"e2b.mjs", "e2b-code-interpreter.mjs", "daytona.mjs", "rounds.mjs"} {
 		b, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			t.Fatal(err)
@@ -74,7 +74,8 @@ func newE2BFixture(t *testing.T) *e2bFixture {
 	}
 	port := freePort(t)
 	// A proxy behind another one demands links, even on loopback.
-	w.startServer(t, filepath.Join(w.dir, "app"), "--e2b", "--daytona", "--proxy", "127.0.0.1:"+port, "--proxy-behind", "--proxy-public", "http:"+port)
+	args = append([]string{"--e2b", "--daytona", "--proxy", "127.0.0.1:" + port, "--proxy-behind", "--proxy-public", "http:" + port}, args...)
+	w.startServer(t, filepath.Join(w.dir, "app"), args...)
 	key := exec.Command(testenv.Atoll(t), "token", "create", "--quiet", "--e2b")
 	key.Env = append(os.Environ(), "ATOLL_HOME="+filepath.Join(w.dir, "home"), "ATOLL_CONFIG="+filepath.Join(w.dir, "none.yaml"))
 	out, err := key.Output()
