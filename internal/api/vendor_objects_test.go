@@ -123,8 +123,8 @@ func TestE2BObjectsOfOthers(t *testing.T) {
 	if status, _, text := s.call("POST", "/templates/tags", other, `{"target":"kept","tags":["x"]}`); status != 404 {
 		t.Errorf("tags of another owner: %d %s", status, text)
 	}
-	if _, _, text := s.call("GET", "/sandboxes/metrics?sandbox_ids="+s.sandbox, other, ""); strings.Contains(text, s.sandbox) {
-		t.Errorf("metrics of another owner: %s", text)
+	if status, _, text := s.call("GET", "/sandboxes/metrics?sandbox_ids="+s.sandbox, other, ""); status != 404 || !strings.Contains(text, "not found") {
+		t.Errorf("metrics of another owner: %d %s", status, text)
 	}
 	for _, path := range []string{"/sandboxes/" + s.sandbox, "/templates/kept", "/volumes/treasure"} {
 		s.control("GET", path, "", 200, nil)
