@@ -104,6 +104,7 @@ var (
 var Keys = []key{
 	{Name: "home", Form: formPath, Flag: "home", Help: "state directory"},
 	{Name: "registry", Form: formRegistry, Secret: true, Help: "PostgreSQL that several servers of one fleet share: postgres://USER:PASSWORD@HOST/DATABASE (default: a file in home)"},
+	{Name: "shared", Form: formPath, Help: "directory that all servers of one fleet see: workspaces, chats, turns (default: home)"},
 	{Name: "driver", Form: formName, Flag: "driver", Help: "driver of new sandboxes"},
 	{Name: "host", Form: formHost, Flag: "host", shell: true, Help: "URL of the server: https://HOST[:PORT], http://… or unix:///PATH"},
 	{Name: "token", Form: formToken, shell: true, Secret: true, Help: "token for host"},
