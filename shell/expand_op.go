@@ -460,7 +460,11 @@ func transformFunc(letter string) func(in *interp, s string) string {
 	case "Q":
 		return func(in *interp, s string) string { return in.quoteLong(quoteAlways, s) }
 	case "E":
-		return func(_ *interp, s string) string { return syntax.Unescape(s) }
+		return func(in *interp, s string) string {
+			in.chargeScratch(len(s))
+			in.p.Tick(1 + len(s)>>6)
+			return syntax.Unescape(s)
+		}
 	case "P":
 		return func(in *interp, s string) string { return in.expandPrompt(s) }
 	case "U":
