@@ -113,7 +113,15 @@ func (c *call) switchToNew(name string, force bool) error {
 		}
 	}
 	existed := c.readRef("refs/heads/"+name) != ""
-	if err := c.createBranch(name, rev, force); err != nil {
+	if existed && force && name == branch {
+		i, err := c.resolveRange(rev)
+		if err != nil {
+			return err
+		}
+		if err := c.writeRef("refs/heads/"+name, i, "branch: Reset to "+rev); err != nil {
+			return err
+		}
+	} else if err := c.createBranch(name, rev, force); err != nil {
 		return err
 	}
 	if err := c.pointHead(name, "checkout: moving from "+orDefault(branch, string(at))+" to "+name); err != nil {
@@ -430,6 +438,9 @@ func (c *call) restoreOperands() error {
 		}
 	}
 	for n, dir := range paths {
+		if c.has("reset") {
+			break
+		}
 		known := func(name string) bool { return matchPath(c.p, dir, name) }
 		_, conflicting := c.conflicts[dir]
 		if !conflicting && !slices.ContainsFunc(sortedKeys(from), known) && (c.has("checkout") && rev != "" || !slices.ContainsFunc(sortedKeys(x), known)) {
@@ -551,7 +562,7 @@ func (c *call) resetHead() error {
 		if c.has("--soft", "--hard") {
 			return newFatal("Cannot do %s reset with paths.", strings.TrimPrefix(sortedKeys(c.flags)[0], "--"))
 		}
-		c.flags["--staged"] = ""
+		c.flags["--staged"], c.flags["reset"] = "", ""
 		if _, at := c.readHead(); at != "" || rev != "HEAD" {
 			c.flags["--source"] = rev
 		}

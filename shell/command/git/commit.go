@@ -34,6 +34,11 @@ func (c *call) createCommit() error {
 	if merging && c.has("--amend") {
 		return newFatal("You are in the middle of a merge -- cannot amend.")
 	}
+	if c.has("-F", "--file", "-C", "--reuse-message") {
+		if _, _, err := c.findMessageText(at); err != nil {
+			return err
+		}
+	}
 	if len(s.staged) == 0 && !c.has("--allow-empty", "--amend") && !merging {
 		c.printLong(s, "Initial commit", describeEnd)
 		return &failure{1, ""}
@@ -298,6 +303,9 @@ func (c *call) findMessageText(at id) (text string, ok bool, err error) {
 	}
 	for _, name := range []string{"MERGE_MSG", "SQUASH_MSG"} {
 		if c.hasGitFile(name) {
+			if c.has("--no-edit") {
+				return c.readGitFile(name), true, nil // as git does, which has no editor then that would drop the comments
+			}
 			return dropComments(c.readGitFile(name)), true, nil
 		}
 	}

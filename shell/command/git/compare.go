@@ -46,6 +46,11 @@ func (c *call) printDiff() error {
 		}
 	}
 	list = c.filter(slices.DeleteFunc(list, func(ch change) bool { return !selects(c.p, paths, ch.name) }))
+	if f.ignore != 0 {
+		if list, err = f.dropIgnored(list); err != nil {
+			return err
+		}
+	}
 	if !c.has("--quiet") {
 		if err := c.printDiffs(f, list, len(revs) == 0 && !c.has("--cached", "--staged")); err != nil {
 			return err
@@ -55,6 +60,25 @@ func (c *call) printDiff() error {
 		return &failure{1, ""}
 	}
 	return nil
+}
+
+// dropIgnored removes changes that are only in ignored white space.
+func (f *patch) dropIgnored(list []change) ([]change, error) {
+	var kept []change
+	for _, ch := range list {
+		if ch.unmerged || ch.old.mode != ch.new.mode {
+			kept = append(kept, ch)
+			continue
+		}
+		_, _, _, _, edits, binary, err := f.readBoth(ch)
+		if err != nil {
+			return nil, err
+		}
+		if binary || len(edits) > 0 {
+			kept = append(kept, ch)
+		}
+	}
+	return kept, nil
 }
 
 // printDiffs prints changes; those of unmerged files in the form that compares with both sides, if combined is set.

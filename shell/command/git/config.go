@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
+	"github.com/atoll-sandbox/atoll/internal/unix/regex"
 )
 
 // configEntry is a value of a configuration: the name is "section.key" or "section.subsection.key".
@@ -34,7 +36,9 @@ func (c config) get(name string) string {
 
 // isTrue reports whether a name has a value that means true.
 func (c config) isTrue(name string) bool {
-	return slices.Contains([]string{"true", "yes", "on", "1"}, strings.ToLower(c.get(name)))
+	value := strings.ToLower(c.get(name))
+	n, err := strconv.Atoi(value)
+	return slices.Contains([]string{"true", "yes", "on"}, value) || err == nil && n != 0
 }
 
 // all returns every value of a name.
@@ -244,7 +248,7 @@ func (c *call) manageConfig() error {
 		}
 		return nil
 	}
-	if len(c.args) == 0 || !c.has("--remove-section") && !strings.Contains(strings.Trim(c.args[0], "."), ".") {
+	if len(c.args) == 0 || !c.has("--remove-section", "--get-regexp") && !strings.Contains(strings.Trim(c.args[0], "."), ".") {
 		return newError("key does not contain a section: %s", strings.Join(c.args, " "))
 	}
 	name := normalizeKey(c.args[0])
@@ -259,8 +263,12 @@ func (c *call) manageConfig() error {
 		}
 		return err
 	case c.has("--get-regexp"):
+		m, err := c.compilePattern(c.args[0], regex.Options{Syntax: regex.ERE, Dialect: regex.Grep})
+		if err != nil {
+			return err
+		}
 		for _, e := range conf {
-			if strings.Contains(e.name, strings.Trim(c.args[0], "^$")) {
+			if m.matches([]byte(e.name)) {
 				_, _ = fmt.Fprintf(out, "%s %s\n", e.name, e.value)
 			}
 		}

@@ -24,8 +24,10 @@ func (r *repository) parseDate(text string) (time.Time, bool) {
 	if strings.HasSuffix(text, ".ago") {
 		text = strings.ReplaceAll(text, ".", " ")
 	}
-	if year, err := time.ParseInLocation("2006-01-02T15:04:05", text, zone); err == nil {
-		return year, true
+	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05-0700", "2006-01-02 15:04:05 -0700", "Mon Jan 2 15:04:05 2006 -0700", "Mon, 2 Jan 2006 15:04:05 -0700"} {
+		if when, err := time.ParseInLocation(layout, text, zone); err == nil {
+			return when, true
+		}
 	}
 	return datetime.Parse(text, r.p.Now(), zone)
 }

@@ -3,6 +3,7 @@ package git
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -108,9 +109,14 @@ type patch struct {
 	noRenames bool
 	zero      bool // names end with a zero byte
 	noPrefix  bool
+	binary    bool // binary files are printed as patches
+	full      bool // names of objects are not abbreviated
+	reverse   bool // the sides are exchanged
 	context   int
 	width     int
-	prefix    string // of each line
+	digits    int       // least width of numbers in the statistics
+	prefix    string    // of each line
+	to        io.Writer // instead of standard output
 	shown     func(string) string
 	added     int
 	removed   int
@@ -125,7 +131,7 @@ func (c *call) newPatch(fallback string) (*patch, error) {
 	f := &patch{
 		r: c.repository, stat: c.has("--stat", "--patch-with-stat"), shortStat: c.has("--shortstat"), numStat: c.has("--numstat"), names: c.has("--name-only"),
 		status: c.has("--name-status"), summary: c.has("--summary"), raw: c.has("--raw"), text: c.has("-p", "-u", "--patch", "--patch-with-stat", "-U", "--unified"),
-		zero: c.has("-z"), noPrefix: c.has("--no-prefix"), noRenames: c.has("--no-renames") || c.conf.get("diff.renames") == "false", context: 3, width: 80,
+		zero: c.has("-z"), noPrefix: c.has("--no-prefix"), reverse: c.has("-R"), binary: c.has("--binary"), full: c.has("--full-index"), noRenames: c.has("--no-renames", "-R") || c.conf.get("diff.renames") == "false", context: 3, width: 80,
 	}
 	switch {
 	case c.has("-w", "--ignore-all-space"):
@@ -283,9 +289,17 @@ func (f *patch) lineEnd() string {
 func (f *patch) printf(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if f.prefix != "" {
-		text = f.prefix + text
+		body := strings.TrimSuffix(text, "\n")
+		text = f.prefix + strings.ReplaceAll(body, "\n", "\n"+f.prefix) + text[len(body):]
 	}
-	_, _ = f.r.p.Out().WriteString(text)
+	_, _ = io.WriteString(f.out(), text)
+}
+
+func (f *patch) out() io.Writer {
+	if f.to != nil {
+		return f.to
+	}
+	return f.r.p.Out()
 }
 
 func (f *patch) show(name string) string {
@@ -333,10 +347,10 @@ func (f *patch) printName(c change) {
 
 // readBoth returns the lines of both sides and the edits between them.
 func (f *patch) readBoth(c change) (old, new []byte, a, b [][]byte, edits []edit, binary bool, err error) {
-	if old, err = f.readSide(c.oldName(), c.old, false); err != nil {
+	if old, err = f.readSide(c.oldName(), c.old, f.work && f.reverse); err != nil {
 		return
 	}
-	if new, err = f.readSide(c.name, c.new, f.work); err != nil {
+	if new, err = f.readSide(c.name, c.new, f.work && !f.reverse); err != nil {
 		return
 	}
 	if binary = isBinary(old) || isBinary(new); binary {
@@ -386,9 +400,11 @@ func (f *patch) printChange(c change) error {
 	if f.ignore != 0 && len(edits) == 0 && !binary && c.old.mode == c.new.mode && c.from == "" {
 		return nil
 	}
-	f.printHead(c)
+	f.printHead(c, binary && f.binary || f.full)
 	from, to := f.sideName("a/", c.oldName(), c.old), f.sideName("b/", c.name, c.new)
 	switch {
+	case binary && !bytes.Equal(old, new) && f.binary:
+		return f.printBinary(old, new)
 	case binary && !bytes.Equal(old, new):
 		f.printf("Binary files %s and %s differ\n", from, to)
 	case len(edits) > 0:
@@ -414,8 +430,11 @@ func (f *patch) sideName(prefix, name string, e treeEntry) string {
 }
 
 func (f *patch) prefixed(prefix, name string) string {
-	if f.noPrefix {
+	switch {
+	case f.noPrefix:
 		prefix = ""
+	case f.reverse && prefix != "":
+		prefix = map[string]string{"a/": "b/", "b/": "a/"}[prefix]
 	}
 	if f.shown != nil {
 		name = f.shown(name)
@@ -424,7 +443,7 @@ func (f *patch) prefixed(prefix, name string) string {
 }
 
 // printHead prints the lines above the hunks of a file.
-func (f *patch) printHead(c change) {
+func (f *patch) printHead(c change, full bool) {
 	f.printf("diff --git %s %s\n", f.prefixed("a/", c.oldName()), f.prefixed("b/", c.name))
 	old, new := c.old.id, c.new.id
 	mode := ""
@@ -443,7 +462,10 @@ func (f *patch) printHead(c change) {
 	if c.from != "" {
 		f.printf("similarity index %d%%\nrename from %s\nrename to %s\n", c.score*100/mostSimilar, f.show(c.from), f.show(c.name))
 	}
-	if old != new {
+	switch {
+	case old != new && full:
+		f.printf("index %s..%s%s\n", old, new, mode)
+	case old != new:
 		f.printf("index %s..%s%s\n", old.short(), new.short(), mode)
 	}
 }
@@ -493,13 +515,13 @@ func findHeading(p *kernel.Proc, above [][]byte) string {
 }
 
 func (f *patch) printLines(sign byte, lines [][]byte) {
-	out := f.r.p.Out()
+	out := f.out()
+	head := append([]byte(f.prefix), sign)
 	for _, line := range lines {
-		_, _ = out.WriteString(f.prefix) // Flush reports the error, as of all writes
-		_ = out.WriteByte(sign)
+		_, _ = out.Write(head) // Flush reports the error, as of all writes
 		_, _ = out.Write(line)
 		if line[len(line)-1] != '\n' {
-			_, _ = out.WriteString("\n\\ No newline at end of file\n")
+			_, _ = io.WriteString(out, "\n"+f.prefix+"\\ No newline at end of file\n")
 		}
 	}
 }

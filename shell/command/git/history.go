@@ -102,7 +102,6 @@ func (r *repository) collectAncestors(starts []id) (map[id]bool, error) {
 
 // walkSelected calls visit for commits that are not hidden, newest first; it returns the parents to go on with.
 func (r *repository) walkSelected(starts []id, hidden map[id]bool, visit func(*commit) ([]id, bool, error)) error {
-	shallow := r.readShallow()
 	seen := make(map[id]bool)
 	var queue commitQueue
 	push := func(i id) error {
@@ -134,9 +133,6 @@ func (r *repository) walkSelected(starts []id, hidden map[id]bool, visit func(*c
 		if err != nil || !more {
 			return err
 		}
-		if shallow[k.id] {
-			continue
-		}
 		for _, i := range parents {
 			if err := push(i); err != nil {
 				return err
@@ -148,16 +144,20 @@ func (r *repository) walkSelected(starts []id, hidden map[id]bool, visit func(*c
 
 // readShallow returns the commits whose parents a shallow clone lacks.
 func (r *repository) readShallow() map[id]bool {
+	if r.shallowRead {
+		return r.shallow
+	}
+	r.shallowRead, r.shallow = true, nil
 	b, err := r.p.ReadFile(r.common + "/shallow")
 	if err != nil {
 		return nil
 	}
-	list := make(map[id]bool)
+	r.shallow = make(map[id]bool)
 	for line := range strings.Lines(string(b)) {
 		r.p.Alloc(96)
-		list[id(strings.TrimSpace(line))] = true
+		r.shallow[id(strings.TrimSpace(line))] = true
 	}
-	return list
+	return r.shallow
 }
 
 // sortTopologically orders commits so that no parent comes before its children, and keeps lines of history
@@ -277,7 +277,7 @@ func (r *repository) removeRedundant(list []id) ([]id, error) {
 
 // changesOf returns the changes of a commit against its first parent.
 func (r *repository) changesOf(c *commit) ([]change, error) {
-	if len(c.parents) > 0 && !r.readShallow()[c.id] {
+	if len(c.parents) > 0 {
 		return r.compareRevisions(c.parents[0], c.tree)
 	}
 	return r.compareRevisions("", c.tree)

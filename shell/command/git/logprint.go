@@ -34,7 +34,7 @@ func (l *logRun) printCommit(k *commit, show bool) error {
 		l.f.prefix = l.graph.prefix()
 	} else {
 		_, _ = out.WriteString(text)
-		if text != "" && !strings.HasSuffix(text, "\n") && (l.ends || hasChanges) || text == "" && l.format == "user" && l.ends {
+		if l.format == "user" && (l.ends || hasChanges) {
 			_ = out.WriteByte('\n')
 		}
 	}

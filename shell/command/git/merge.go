@@ -649,8 +649,7 @@ func (c *call) stopMerge(at id, t mergeTarget, m *treeMerge, message string) err
 				return err
 			}
 		}
-		_, _ = fmt.Fprintln(c.p.Out(), "Automatic merge went well; stopped before committing as requested")
-		return nil
+		return c.printMessage("Automatic merge went well; stopped before committing as requested")
 	}
 	if err := c.writeGitFile("MERGE_MSG", message+listConflicts(m.conflicts)); err != nil {
 		return err

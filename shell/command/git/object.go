@@ -237,6 +237,9 @@ func (r *repository) readCommit(i id) (*commit, error) {
 			c.committer = value
 		}
 	}
+	if r.readShallow()[i] {
+		c.parents = nil
+	}
 	return c, nil
 }
 

@@ -479,8 +479,8 @@ func (r *repository) listLinks(i id) ([]id, error) {
 		return []id{parseTag(string(b)).object}, nil
 	case "commit":
 		k, err := r.readCommit(i)
-		if err != nil || r.readShallow()[i] {
-			return []id{k.tree}, err
+		if err != nil {
+			return nil, err
 		}
 		return append([]id{k.tree}, k.parents...), nil
 	case "tree":

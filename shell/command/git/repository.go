@@ -29,6 +29,8 @@ type repository struct {
 	packedRefs  map[string]id
 	kinds       map[id]string
 	commits     map[id]*commit
+	shallow     map[id]bool
+	shallowRead bool
 	conflicts   map[string]conflict // unmerged files of the index that was read last
 }
 

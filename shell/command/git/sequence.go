@@ -302,7 +302,7 @@ func (c *call) commitPick(verb string, k *commit, m *treeMerge, message string) 
 		return err
 	}
 	n := c.with(map[string]string{}, nil)
-	n.picked = verb == "cherry-pick"
+	n.picked = true
 	return n.printCommitted(branch, i)
 }
 

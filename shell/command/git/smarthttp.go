@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -406,10 +407,8 @@ func (t *httpTransport) fetch(r *repository, wants []id, depth int) error {
 
 // readPackResponse reads the lines before the pack, and stores the pack.
 func (t *httpTransport) readPackResponse(r *repository, in *packetReader) error {
-	shallow := r.readShallow()
-	if shallow == nil {
-		shallow = make(map[id]bool)
-	}
+	shallow := make(map[id]bool)
+	maps.Copy(shallow, r.readShallow())
 	changed := false
 	for {
 		line, ok, err := in.readLine()
@@ -434,6 +433,7 @@ func (t *httpTransport) readPackResponse(r *repository, in *packetReader) error 
 }
 
 func writeShallow(r *repository, list map[id]bool) error {
+	r.shallowRead, r.commits = false, nil
 	if len(list) == 0 {
 		return r.removeGitFiles("shallow")
 	}

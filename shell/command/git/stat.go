@@ -57,7 +57,7 @@ func scaleBar(n, width, most int) int {
 
 // printStat prints a line with a bar for each file.
 func (f *patch) printStat() {
-	names, most, digits, bars := 0, 0, 0, 0
+	names, most, digits, bars := 0, 0, f.digits, 0
 	for _, row := range f.statRows {
 		names = max(names, len(row.name))
 		switch {
@@ -129,6 +129,9 @@ func (f *patch) printStatRow(row statRow, names, digits, bar, most int) {
 
 // printTotal prints the last line of the statistics.
 func (f *patch) printTotal() {
+	if len(f.statRows) == 0 {
+		return
+	}
 	plural := func(n int, one, sign string) string {
 		if n != 1 {
 			one += "s"

@@ -379,7 +379,7 @@ func (c *call) printStaged(s *state, at id) {
 	out := c.p.Out()
 	_, _ = fmt.Fprintln(out, "Changes to be committed:") // Flush reports the error, as of all writes
 	switch {
-	case c.hasGitFile("MERGE_HEAD") || c.hasGitFile("CHERRY_PICK_HEAD"):
+	case c.hasGitFile("MERGE_HEAD") || c.hasGitFile("CHERRY_PICK_HEAD") && !c.hasGitFile("rebase-merge"):
 	case at == "":
 		_, _ = fmt.Fprintln(out, "  (use \"git rm --cached <file>...\" to unstage)")
 	default:
@@ -401,7 +401,7 @@ func (c *call) printUnmerged(s *state) {
 	}
 	out := c.p.Out()
 	_, _ = fmt.Fprintln(out, "Unmerged paths:") // Flush reports the error, as of all writes
-	if !c.hasGitFile("MERGE_HEAD") && !c.hasGitFile("CHERRY_PICK_HEAD") {
+	if !c.hasGitFile("MERGE_HEAD") && !c.hasGitFile("CHERRY_PICK_HEAD") || c.hasGitFile("rebase-merge") {
 		_, _ = fmt.Fprintln(out, "  (use \"git restore --staged <file>...\" to unstage)")
 	}
 	deleted, modified := false, false

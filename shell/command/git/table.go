@@ -62,6 +62,17 @@ func subcommands() map[string]subcommand {
 		"cherry-pick":  {options: "-n --no-commit -x -m= --mainline= -s --signoff --ff --allow-empty --keep-redundant-commits --allow-empty-message -X= --strategy-option= --strategy= --abort --continue --skip --quit -e --edit --no-edit", run: (*call).cherryPick, work: true},
 		"revert":       {options: "-n --no-commit -m= --mainline= -s --signoff -X= --strategy-option= --strategy= --abort --continue --skip --quit -e --edit --no-edit", run: (*call).revertCommits, work: true},
 		"rebase":       {options: "--onto= --abort --continue --skip --quit -i --interactive --autosquash --no-autosquash -f --force-rebase --no-ff -q --quiet -X= --strategy-option= --strategy= -s= --root --autostash --no-autostash --reapply-cherry-picks --no-reapply-cherry-picks --no-verify --stat --no-stat -n --keep-empty --empty= -m --merge --committer-date-is-author-date", run: (*call).rebaseBranch, work: true},
+		"stash":        {options: "-m= --message= -u --include-untracked -a --all -k --keep-index --no-keep-index -q --quiet --index -S --staged" + diffOptions, run: (*call).manageStash, work: true},
+		"blame":        {options: "-L= -l -s -e --show-email -f --show-name -p --porcelain --line-porcelain -w --root --date= -t -n -c -M -C -b", run: (*call).printBlame, work: true},
+		"grep":         {options: "-n --line-number -l --files-with-matches --name-only -L --files-without-match -c --count -i --ignore-case -w --word-regexp -v --invert-match -h -H -e= -E --extended-regexp -G --basic-regexp -F --fixed-strings -P --perl-regexp -q --quiet -A= -B= -C= --cached --untracked --no-index -I -a --text -o --only-matching --heading --break -z --and --or --all-match --color --color= --no-color -r --recursive --full-name -p -W", run: (*call).grepFiles},
+		"clean":        {options: "-f --force -n --dry-run -d -x -X -q --quiet -e= --exclude=", run: (*call).cleanFiles, work: true},
+		"check-ignore": {options: "-q --quiet -v --verbose --stdin --no-index", run: (*call).checkIgnored, work: true},
+		"describe":     {options: "--tags --all --always --long --abbrev= --exact-match --dirty --dirty= --match= --exclude= --first-parent --contains --candidates=", run: (*call).describeCommit},
+		"shortlog":     {options: "-s --summary -n --numbered -e --email -c --committer --no-merges --merges --all --since= --until= --author= --grep= --group= --format=", run: (*call).printShortlog},
+		"apply":        {options: "-p= -R --reverse --check --index --cached --stat --numstat --summary -3 --3way --whitespace= -v --verbose -q --quiet --allow-empty --ignore-whitespace --unsafe-paths --recount", run: (*call).applyPatches, work: true},
+		"format-patch": {options: "-n= -q --quiet -o= --output-directory= --stdout --root -N --no-numbered --numbered -k --keep-subject --start-number= --no-stat -s --signoff --no-signature --cover-letter --subject-prefix=" + diffOptions, run: (*call).formatPatches},
+		"am":           {options: "-s --signoff -q --quiet --abort --continue --skip --resolved -r --quit -3 --3way -k --keep --keep-cr --no-gpg-sign --whitespace=", run: (*call).applyMails, work: true},
+		"bisect":       {options: "-*", run: (*call).bisectCommits, work: true},
 		"worktree":     {options: "-f --force --detach -d -b= -B= -q --quiet --porcelain -v --lock --checkout --no-checkout --track --no-track", run: (*call).manageWorkTrees},
 	}
 }
