@@ -59,6 +59,7 @@ func (c *call) fetchRemote() error {
 	if err != nil {
 		return err
 	}
+	refs = dropBadRefs(refs)
 	list, err := c.selectFetched(name, refs, specs)
 	if err != nil {
 		return err
@@ -82,6 +83,14 @@ func (c *call) fetchRemote() error {
 		list = c.addFollowedTags(list, refs)
 	}
 	return c.storeFetched(name, url, list, refs)
+}
+
+// dropBadRefs removes refs whose names are not valid: they must not become files.
+func dropBadRefs(refs []remoteRef) []remoteRef {
+	return slices.DeleteFunc(refs, func(ref remoteRef) bool {
+		below, ok := strings.CutPrefix(ref.name, "refs/")
+		return ref.name != "HEAD" && (!ok || !isRefName(below)) || ref.id != "" && !ref.id.isValid()
+	})
 }
 
 // readDepth returns the number of --depth, 0 without it.
@@ -381,6 +390,7 @@ func (c *call) fillClone(t transport, url, dir string, bare bool) error {
 	if err != nil {
 		return err
 	}
+	refs = dropBadRefs(refs)
 	depth, err := c.readDepth()
 	if err != nil {
 		return err
