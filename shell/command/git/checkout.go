@@ -438,12 +438,9 @@ func (c *call) restoreOperands() error {
 		}
 	}
 	for n, dir := range paths {
-		if c.has("reset") {
-			break
-		}
 		known := func(name string) bool { return matchPath(c.p, dir, name) }
 		_, conflicting := c.conflicts[dir]
-		if !conflicting && !slices.ContainsFunc(sortedKeys(from), known) && (c.has("checkout") && rev != "" || !slices.ContainsFunc(sortedKeys(x), known)) {
+		if !c.has("reset") && !conflicting && !slices.ContainsFunc(sortedKeys(from), known) && (c.has("checkout") && rev != "" || !slices.ContainsFunc(sortedKeys(x), known)) {
 			return newError("pathspec '%s' did not match any file(s) known to git", operands[n])
 		}
 		if conflicting && rev == "" && !staged {
@@ -454,6 +451,11 @@ func (c *call) restoreOperands() error {
 	if err != nil || !c.has("checkout") || c.split {
 		return err
 	}
+	return c.printUpdated(count, rev)
+}
+
+// printUpdated prints how many files a checkout of paths has changed.
+func (c *call) printUpdated(count int, rev string) error {
 	source := "the index"
 	if rev != "" {
 		i, err := c.resolveCommit(rev)
@@ -571,10 +573,15 @@ func (c *call) resetHead() error {
 		}
 		return c.printUnstaged()
 	}
-	_, at := c.readHead()
-	if at == "" && rev == "HEAD" {
+	if _, at := c.readHead(); at == "" && rev == "HEAD" {
 		return c.resetFiles("", c.has("--hard"))
 	}
+	return c.resetTo(rev)
+}
+
+// resetTo moves the branch, and what the options ask for, to a commit.
+func (c *call) resetTo(rev string) error {
+	_, at := c.readHead()
 	i, err := c.resolveRange(rev)
 	if err != nil {
 		return err

@@ -36,6 +36,54 @@ func (c *call) describeCommit() error {
 
 // describe returns the description of a commit.
 func (c *call) describe(k *commit) (string, error) {
+	names := c.namesForDescribe()
+	digits := 7
+	if text := c.flags["--abbrev"]; text != "" {
+		if _, err := fmt.Sscan(text, &digits); err != nil {
+			return "", newFatal("option `abbrev' expects a numerical value")
+		}
+	}
+	short := string(k.id[:min(40, max(digits, 4))])
+	best, distance := id(""), 0
+	err := c.walkHistory([]id{k.id}, func(at *commit) (bool, error) {
+		if names[at.id] == "" {
+			return true, nil
+		}
+		best = at.id
+		return false, nil
+	})
+	if err == nil && best != "" {
+		distance, _, err = c.countDistance(k.id, best)
+	}
+	switch {
+	case err != nil:
+		return "", err
+	case best == "" || c.has("--exact-match") && distance > 0:
+		if c.has("--always") {
+			return short, nil
+		}
+		return "", c.explainNoTag(k.id, len(names))
+	case distance == 0 && !c.has("--long") || digits == 0:
+		return names[best], nil
+	}
+	return fmt.Sprintf("%s-%d-g%s", names[best], distance, short), nil
+}
+
+// explainNoTag returns the error for a commit that no tag describes.
+func (c *call) explainNoTag(i id, names int) error {
+	switch {
+	case c.has("--exact-match"):
+		return newFatal("no tag exactly matches '%s'", i)
+	case names > 0:
+		return newFatal("No tags can describe '%s'.\nTry --always, or create some tags.", i)
+	case !c.has("--tags") && len(c.listRefs("refs/tags/")) > 0:
+		return newFatal("No annotated tags can describe '%s'.\nHowever, there were unannotated tags: try --tags.", i)
+	}
+	return newFatal("No names found, cannot describe anything.")
+}
+
+// namesForDescribe returns the name of each commit that has one: of an annotated tag rather than another.
+func (c *call) namesForDescribe() map[id]string {
 	names := make(map[id]string)
 	annotated := make(map[id]bool)
 	for _, prefix := range []string{"refs/heads/", "refs/remotes/", "refs/tags/"} {
@@ -57,48 +105,7 @@ func (c *call) describe(k *commit) (string, error) {
 			names[at], annotated[at] = name, at != i
 		}
 	}
-	digits := 7
-	if text := c.flags["--abbrev"]; text != "" {
-		if _, err := fmt.Sscan(text, &digits); err != nil {
-			return "", newFatal("option `abbrev' expects a numerical value")
-		}
-	}
-	short := string(k.id[:min(40, max(digits, 4))])
-	best, distance := id(""), 0
-	err := c.walkHistory([]id{k.id}, func(at *commit) (bool, error) {
-		if names[at.id] == "" {
-			return true, nil
-		}
-		best = at.id
-		return false, nil
-	})
-	if err != nil {
-		return "", err
-	}
-	if best != "" {
-		if distance, _, err = c.countDistance(k.id, best); err != nil {
-			return "", err
-		}
-	}
-	switch {
-	case best == "" || c.has("--exact-match") && distance > 0:
-		if c.has("--always") {
-			return short, nil
-		}
-		if c.has("--exact-match") {
-			return "", newFatal("no tag exactly matches '%s'", k.id)
-		}
-		if len(names) == 0 {
-			if !c.has("--tags") && len(c.listRefs("refs/tags/")) > 0 {
-				return "", newFatal("No annotated tags can describe '%s'.\nHowever, there were unannotated tags: try --tags.", k.id)
-			}
-			return "", newFatal("No names found, cannot describe anything.")
-		}
-		return "", newFatal("No tags can describe '%s'.\nTry --always, or create some tags.", k.id)
-	case distance == 0 && !c.has("--long") || digits == 0:
-		return names[best], nil
-	}
-	return fmt.Sprintf("%s-%d-g%s", names[best], distance, short), nil
+	return names
 }
 
 // printShortlog is git shortlog: it groups commits by author.

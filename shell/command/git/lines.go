@@ -200,74 +200,97 @@ func (d *lineDiff) search(a0, a1, b0, b1 int) {
 
 const farAway = 1 << 30
 
+// searchFront is how far the searches from both ends of a part of both files have come.
+type searchFront struct {
+	*lineDiff
+	a0, a1, b0, b1         int
+	fmin, fmax, bmin, bmax int // diagonals that were reached
+	odd                    bool
+}
+
+func (d *searchFront) ahead(k int) *int32  { return &d.forward[k+d.origin] }
+func (d *searchFront) behind(k int) *int32 { return &d.backward[k+d.origin] }
+
 // findMiddle returns a place on a shortest path: the first where the searches from both ends meet.
 func (d *lineDiff) findMiddle(a0, a1, b0, b1 int) (int, int) {
-	least, most := a0-b1, a1-b0
 	front, back := a0-b0, a1-b1
-	odd := (front-back)&1 != 0
-	fmin, fmax, bmin, bmax := front, front, back, back
-	fv := func(k int) *int32 { return &d.forward[k+d.origin] }
-	bv := func(k int) *int32 { return &d.backward[k+d.origin] }
-	*fv(front), *bv(back) = int32(a0), int32(a1)
+	s := &searchFront{d, a0, a1, b0, b1, front, front, back, back, (front-back)&1 != 0}
+	*s.ahead(front), *s.behind(back) = int32(a0), int32(a1)
 	for cost := 1; ; cost++ {
-		if fmin > least {
-			fmin--
-			*fv(fmin - 1) = -1
-		} else {
-			fmin++
+		if at, k, ok := s.stepForward(); ok {
+			return at, at - k
 		}
-		if fmax < most {
-			fmax++
-			*fv(fmax + 1) = -1
-		} else {
-			fmax--
-		}
-		for k := fmax; k >= fmin; k -= 2 {
-			at := int(*fv(k + 1))
-			if *fv(k - 1) >= *fv(k + 1) {
-				at = int(*fv(k - 1)) + 1
-			}
-			from := at
-			for at < a1 && at-k < b1 && d.classA(at) == d.classB(at-k) {
-				at++
-			}
-			d.p.Tick(1 + (at-from)>>3)
-			*fv(k) = int32(at)
-			if odd && bmin <= k && k <= bmax && int(*bv(k)) <= at {
-				return at, at - k
-			}
-		}
-		if bmin > least {
-			bmin--
-			*bv(bmin - 1) = farAway
-		} else {
-			bmin++
-		}
-		if bmax < most {
-			bmax++
-			*bv(bmax + 1) = farAway
-		} else {
-			bmax--
-		}
-		for k := bmax; k >= bmin; k -= 2 {
-			at := int(*bv(k + 1)) - 1
-			if *bv(k - 1) < *bv(k + 1) {
-				at = int(*bv(k - 1))
-			}
-			from := at
-			for at > a0 && at-k > b0 && d.classA(at-1) == d.classB(at-k-1) {
-				at--
-			}
-			d.p.Tick(1 + (from-at)>>3)
-			*bv(k) = int32(at)
-			if !odd && fmin <= k && k <= fmax && at <= int(*fv(k)) {
-				return at, at - k
-			}
+		if at, k, ok := s.stepBackward(); ok {
+			return at, at - k
 		}
 		if cost >= d.costLimit {
-			return d.takeFurthest([4]int{a0, a1, b0, b1}, [4]int{fmin, fmax, bmin, bmax})
+			return d.takeFurthest([4]int{a0, a1, b0, b1}, [4]int{s.fmin, s.fmax, s.bmin, s.bmax})
 		}
 	}
+}
+
+// stepForward makes the search from the beginning one edit longer; ok means that it meets the other one.
+func (s *searchFront) stepForward() (at, k int, ok bool) {
+	if s.fmin > s.a0-s.b1 {
+		s.fmin--
+		*s.ahead(s.fmin - 1) = -1
+	} else {
+		s.fmin++
+	}
+	if s.fmax < s.a1-s.b0 {
+		s.fmax++
+		*s.ahead(s.fmax + 1) = -1
+	} else {
+		s.fmax--
+	}
+	for k := s.fmax; k >= s.fmin; k -= 2 {
+		at := int(*s.ahead(k + 1))
+		if *s.ahead(k - 1) >= *s.ahead(k + 1) {
+			at = int(*s.ahead(k - 1)) + 1
+		}
+		from := at
+		for at < s.a1 && at-k < s.b1 && s.classA(at) == s.classB(at-k) {
+			at++
+		}
+		s.p.Tick(1 + (at-from)>>3)
+		*s.ahead(k) = int32(at)
+		if s.odd && s.bmin <= k && k <= s.bmax && int(*s.behind(k)) <= at {
+			return at, k, true
+		}
+	}
+	return 0, 0, false
+}
+
+// stepBackward makes the search from the end one edit longer.
+func (s *searchFront) stepBackward() (at, k int, ok bool) {
+	if s.bmin > s.a0-s.b1 {
+		s.bmin--
+		*s.behind(s.bmin - 1) = farAway
+	} else {
+		s.bmin++
+	}
+	if s.bmax < s.a1-s.b0 {
+		s.bmax++
+		*s.behind(s.bmax + 1) = farAway
+	} else {
+		s.bmax--
+	}
+	for k := s.bmax; k >= s.bmin; k -= 2 {
+		at := int(*s.behind(k + 1)) - 1
+		if *s.behind(k - 1) < *s.behind(k + 1) {
+			at = int(*s.behind(k - 1))
+		}
+		from := at
+		for at > s.a0 && at-k > s.b0 && s.classA(at-1) == s.classB(at-k-1) {
+			at--
+		}
+		s.p.Tick(1 + (from-at)>>3)
+		*s.behind(k) = int32(at)
+		if !s.odd && s.fmin <= k && k <= s.fmax && at <= int(*s.ahead(k)) {
+			return at, k, true
+		}
+	}
+	return 0, 0, false
 }
 
 // takeFurthest returns the place that a search from one of the ends has reached with the most lines behind it.

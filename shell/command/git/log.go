@@ -208,17 +208,10 @@ func (l *logRun) collect() ([]*commit, error) {
 		follow = l.within[0]
 	}
 	err = l.walkSelected(l.starts, hidden, func(k *commit) ([]id, bool, error) {
-		parents := k.parents
-		if l.has("--no-walk") {
-			parents = nil
-		}
-		if l.has("--first-parent") {
-			parents = parents[:min(1, len(parents))]
-		}
 		if k.commitTime() < l.since {
 			return nil, true, nil
 		}
-		shown, kept, err := l.simplify(k, parents)
+		shown, kept, err := l.simplify(k, l.parentsToFollow(k))
 		if err != nil {
 			return nil, false, err
 		}
@@ -254,6 +247,11 @@ func (l *logRun) collect() ([]*commit, error) {
 	if all && !l.has("--date-order", "--author-date-order") {
 		list = l.sortTopologically(list)
 	}
+	return l.limit(list), nil
+}
+
+// limit applies --skip, --max-count and --reverse.
+func (l *logRun) limit(list []*commit) []*commit {
 	list = list[min(l.skip, len(list)):]
 	if l.most >= 0 {
 		list = list[:min(l.most, len(list))]
@@ -261,7 +259,18 @@ func (l *logRun) collect() ([]*commit, error) {
 	if l.has("--reverse") {
 		slices.Reverse(list)
 	}
-	return list, nil
+	return list
+}
+
+// parentsToFollow returns the parents that the options let the history go on with.
+func (l *logRun) parentsToFollow(k *commit) []id {
+	switch {
+	case l.has("--no-walk"):
+		return nil
+	case l.has("--first-parent"):
+		return k.parents[:min(1, len(k.parents))]
+	}
+	return k.parents
 }
 
 // rewriteParents tells the graph the parents of each printed commit among the printed ones.

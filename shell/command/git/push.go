@@ -94,41 +94,47 @@ func (c *call) selectPushed(remote string, specs []string, refs []remoteRef) ([]
 		if c.has("-d", "--delete") {
 			from, to, ok = "", from, true
 		}
-		u := pushedRef{refUpdate{force: force || c.has("-f", "--force", "--force-with-lease", "--force-if-includes")}, from}
-		if from == "" && ok {
-			u.new = zeroID
-			ref := findRemoteRef(refs, to)
-			if ref == nil {
-				return nil, newError("unable to delete '%s': remote ref does not exist\nerror: failed to push some refs to '%s'", to, hidePassword(c.remoteURL(remote, true)))
-			}
-			u.name = ref.name
-		} else {
-			full := c.expandRef(from)
-			if full == "HEAD" {
-				if target := c.readSymbolic("HEAD"); target != "" {
-					full = target
-				}
-			}
-			i, err := c.resolveObject(orHead(from))
-			if err != nil {
-				return nil, newError("src refspec %s does not match any\nerror: failed to push some refs to '%s'", from, hidePassword(c.remoteURL(remote, true)))
-			}
-			u.new = i
-			if u.name, err = choosePushed(full, to, refs); err != nil {
-				return nil, err
-			}
-			if from == "HEAD" {
-				u.from = "HEAD"
-			} else if u.from = shortenRef(full); full == "" {
-				u.from = from
-			}
+		u, err := c.parsePushed(remote, [2]string{from, to}, ok && from == "", refs)
+		if err != nil {
+			return nil, err
 		}
+		u.force = force || c.has("-f", "--force", "--force-with-lease", "--force-if-includes")
 		if u.old = old[u.name]; u.old == "" {
 			u.old = zeroID
 		}
 		list = append(list, u)
 	}
 	return list, nil
+}
+
+// parsePushed returns the update for the two sides of a refspec; remove means that the ref is deleted.
+func (c *call) parsePushed(remote string, spec [2]string, remove bool, refs []remoteRef) (pushedRef, error) {
+	from, to := spec[0], spec[1]
+	u := pushedRef{from: from}
+	url := hidePassword(c.remoteURL(remote, true))
+	if remove {
+		u.new = zeroID
+		ref := findRemoteRef(refs, to)
+		if ref == nil {
+			return u, newError("unable to delete '%s': remote ref does not exist\nerror: failed to push some refs to '%s'", to, url)
+		}
+		u.name = ref.name
+		return u, nil
+	}
+	full := c.expandRef(from)
+	if full == "HEAD" {
+		full = orDefault(c.readSymbolic("HEAD"), full)
+	}
+	i, err := c.resolveObject(orHead(from))
+	if err != nil {
+		return u, newError("src refspec %s does not match any\nerror: failed to push some refs to '%s'", from, url)
+	}
+	u.new = i
+	if from != "HEAD" && full != "" {
+		u.from = shortenRef(full)
+	}
+	u.name, err = choosePushed(full, to, refs)
+	return u, err
 }
 
 // choosePushed returns the full name of the ref that a push changes.

@@ -177,7 +177,6 @@ func (c *call) listFiles() error {
 	if err != nil {
 		return err
 	}
-	out := c.p.Out()
 	names := append(sortedKeys(x), sortedKeys(c.conflicts)...)
 	slices.Sort(names)
 	switch {
@@ -198,27 +197,8 @@ func (c *call) listFiles() error {
 	}
 	found := make([]bool, len(paths))
 	for _, name := range names {
-		if !c.markMatches(paths, found, strings.TrimSuffix(name, "/")) {
-			continue
-		}
-		shown := c.displayPath(name)
-		if c.has("--full-name") {
-			shown = name
-		}
-		if !c.has("-z") {
-			shown = c.quotePath(shown)
-		}
-		if !c.has("-s", "--stage") {
-			_, _ = fmt.Fprint(out, shown+c.lineEnd()) // Flush reports the error, as of all writes
-			continue
-		}
-		if e, ok := x[name]; ok {
-			_, _ = fmt.Fprintf(out, "%06o %s 0\t%s%s", e.mode, e.id, shown, c.lineEnd())
-		}
-		for n, e := range c.conflicts[name] {
-			if e.mode != 0 {
-				_, _ = fmt.Fprintf(out, "%06o %s %d\t%s%s", e.mode, e.id, n+1, shown, c.lineEnd())
-			}
+		if c.markMatches(paths, found, strings.TrimSuffix(name, "/")) {
+			c.printFile(x, name)
 		}
 	}
 	for n, ok := range found {
@@ -227,6 +207,30 @@ func (c *call) listFiles() error {
 		}
 	}
 	return nil
+}
+
+// printFile prints a line, or with -s the entries of the index, for a file.
+func (c *call) printFile(x index, name string) {
+	out := c.p.Out()
+	shown := c.displayPath(name)
+	if c.has("--full-name") {
+		shown = name
+	}
+	if !c.has("-z") {
+		shown = c.quotePath(shown)
+	}
+	if !c.has("-s", "--stage") {
+		_, _ = fmt.Fprint(out, shown+c.lineEnd()) // Flush reports the error, as of all writes
+		return
+	}
+	if e, ok := x[name]; ok {
+		_, _ = fmt.Fprintf(out, "%06o %s 0\t%s%s", e.mode, e.id, shown, c.lineEnd())
+	}
+	for n, e := range c.conflicts[name] {
+		if e.mode != 0 {
+			_, _ = fmt.Fprintf(out, "%06o %s %d\t%s%s", e.mode, e.id, n+1, shown, c.lineEnd())
+		}
+	}
 }
 
 // listModified returns the files of the index that differ in the working tree, or that are missing there.

@@ -55,6 +55,11 @@ func (c *call) startRebase() error {
 		}
 		branch, at = c.readHead()
 	}
+	return c.rebaseOnto(upstream, branch, at)
+}
+
+// rebaseOnto repeats the commits that another branch lacks on it, or on the commit of --onto.
+func (c *call) rebaseOnto(upstream, branch string, at id) error {
 	base, err := c.resolveRange(upstream)
 	if err != nil {
 		return newFatal("invalid upstream '%s'", upstream)

@@ -20,70 +20,53 @@ func (r *repository) remotes() []string {
 	return list
 }
 
+// remoteUsages are the subcommands of git remote that have operands.
+var remoteUsages = map[string]string{
+	"add": "add <name> <url>", "remove": "remove <name>", "rm": "remove <name>", "rename": "rename <old> <new>",
+	"get-url": "get-url <name>", "set-url": "set-url <name> <newurl>", "show": "show <name>", "prune": "prune <name>",
+}
+
 // manageRemotes lists, adds and changes remotes.
 func (c *call) manageRemotes() error {
 	verb, args := "", c.args
 	if len(args) > 0 {
 		verb, args = args[0], args[1:]
 	}
-	need := func(n int, usage string) error {
-		if len(args) < n {
+	if usage, ok := remoteUsages[verb]; ok && !(verb == "show" && len(args) == 0) {
+		if n := strings.Count(usage, "<") - strings.Count(usage, "["); len(args) < max(n, 1) {
 			return &failure{129, "usage: git remote " + usage}
 		}
 		if verb != "add" && !slices.Contains(c.remotes(), args[0]) {
 			return &failure{2, "error: No such remote '" + args[0] + "'"}
 		}
-		return nil
 	}
-	file := c.common + "/config"
 	switch verb {
 	case "":
 		return c.listRemotes()
 	case "add":
-		if err := need(2, "add [<options>] <name> <url>"); err != nil {
-			return err
-		}
 		return c.addRemote(args[0], args[1])
 	case "remove", "rm":
-		if err := need(1, "remove <name>"); err != nil {
-			return err
-		}
 		return c.removeRemote(args[0])
 	case "rename":
-		if err := need(2, "rename <old> <new>"); err != nil {
-			return err
-		}
 		return c.renameRemote(args[0], args[1])
 	case "get-url":
-		if err := need(1, "get-url [--push] [--all] <name>"); err != nil {
-			return err
-		}
 		_, _ = fmt.Fprintln(c.p.Out(), c.conf.get("remote."+args[0]+".url")) // Flush reports the error
 		return nil
 	case "set-url":
-		if err := need(2, "set-url [--push] <name> <newurl>"); err != nil {
-			return err
-		}
 		key := ".url"
 		if c.has("--push") {
 			key = ".pushurl"
 		}
-		return setConfig(c.p, file, "remote."+args[0]+key, args[1])
+		return setConfig(c.p, c.common+"/config", "remote."+args[0]+key, args[1])
 	case "show":
 		if len(args) == 0 {
 			return c.listRemotes()
-		}
-		if err := need(1, "show <name>"); err != nil {
-			return err
 		}
 		return c.showRemote(args[0])
 	case "prune", "update":
 		if verb == "update" {
 			c.args = args
 			return c.fetchRemotes()
-		}
-		if err := need(1, "prune <name>"); err != nil {
-			return err
 		}
 		return c.with(map[string]string{"--prune": ""}, args[:1]).fetchRemotes()
 	}

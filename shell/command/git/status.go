@@ -273,6 +273,28 @@ func (c *call) printPorcelain(s *state) error {
 			}
 		}
 	}
+	c.printPorcelainChanges(s)
+	for _, name := range s.unmerged {
+		k := c.conflicts[name]
+		work, _, err := c.workEntry(name)
+		if err != nil {
+			return err
+		}
+		ids := func(n int) string { return orDefault(string(k[n].id), string(zeroID)) }
+		_, _ = fmt.Fprintf(out, "u %s N... %06o %06o %06o %06o %s %s %s %s%s", k.letters(), k[0].mode, k[1].mode, k[2].mode, work.mode, ids(0), ids(1), ids(2), name, c.lineEnd())
+	}
+	for _, name := range s.untracked {
+		_, _ = fmt.Fprintf(out, "? %s%s", name, c.lineEnd())
+	}
+	for _, name := range s.ignored {
+		_, _ = fmt.Fprintf(out, "! %s%s", name, c.lineEnd())
+	}
+	return nil
+}
+
+// printPorcelainChanges prints the files that differ, for --porcelain=v2.
+func (c *call) printPorcelainChanges(s *state) {
+	out := c.p.Out()
 	type row struct{ staged, unstaged *change }
 	rows := make(map[string]*row)
 	at := func(name string) *row {
@@ -302,22 +324,6 @@ func (c *call) printPorcelain(s *state) error {
 		}
 		_, _ = fmt.Fprintf(out, "%s %s N... %06o %06o %06o %s %s %s%s%s%s", kind, marks, head.mode, staged.mode, work.mode, orDefault(string(head.id), string(zeroID)), orDefault(string(staged.id), string(zeroID)), score, name, from, c.lineEnd())
 	}
-	for _, name := range s.unmerged {
-		k := c.conflicts[name]
-		work, _, err := c.workEntry(name)
-		if err != nil {
-			return err
-		}
-		ids := func(n int) string { return orDefault(string(k[n].id), string(zeroID)) }
-		_, _ = fmt.Fprintf(out, "u %s N... %06o %06o %06o %06o %s %s %s %s%s", k.letters(), k[0].mode, k[1].mode, k[2].mode, work.mode, ids(0), ids(1), ids(2), name, c.lineEnd())
-	}
-	for _, name := range s.untracked {
-		_, _ = fmt.Fprintf(out, "? %s%s", name, c.lineEnd())
-	}
-	for _, name := range s.ignored {
-		_, _ = fmt.Fprintf(out, "! %s%s", name, c.lineEnd())
-	}
-	return nil
 }
 
 // printLong prints the long form: first is the line for a branch without commits, and end returns the last line.

@@ -1,9 +1,37 @@
 package git
 
-import "github.com/atoll-sandbox/atoll/shell/command/program"
+import (
+	"github.com/atoll-sandbox/atoll/internal/suggest"
+	"github.com/atoll-sandbox/atoll/shell/command/program"
+)
 
-const usage = `Usage: git [-C DIRECTORY] [-c NAME=VALUE] COMMAND [ARG]...
+const usage = `Usage: git [-C DIRECTORY] [-c NAME=VALUE] [--git-dir DIRECTORY] [--work-tree DIRECTORY] COMMAND [ARG]...
 Track versions of files. Repositories are those of git 2.39: either can read what the other has written.
+
+  init [-b BRANCH] [--bare] [DIRECTORY]
+  clone [-b BRANCH] [--bare] [--depth N] URL [DIRECTORY]
+  add [-A] [-u] [-f] [-n] PATH..., rm [--cached] [-r] [-f] PATH..., mv FROM... TO
+  status [-s] [-b] [--porcelain[=v2]] [--ignored] [-z]
+  diff [--cached] [--stat] [--name-only] [--name-status] [--numstat] [-U N] [-w] [-R] [REVISION...] [-- PATH...]
+  commit [-a] [-m MESSAGE] [-F FILE] [--amend] [--no-edit] [--author=NAME] [--date=DATE] [--fixup=REVISION] [-s] [PATH...]
+  log [-n N] [--oneline] [--graph] [-p] [--stat] [--format=FORMAT] [--author=] [--grep=] [--since=] [-S TEXT] [--follow]
+      [--all] [RANGE] [-- PATH...], show, shortlog [-sne], reflog, blame [-L FROM,TO] FILE, describe [--tags]
+  branch [-a] [-v] [-d] [-m] [-u UPSTREAM] [NAME [REVISION]], tag [-a -m MESSAGE] [-d] [-l] [NAME [REVISION]]
+  switch [-c] BRANCH, checkout [-b] BRANCH, checkout [REVISION] -- PATH..., restore [--staged] [--source=REVISION] PATH...
+  reset [--soft|--mixed|--hard] [REVISION] [PATH...], clean [-f] [-d] [-x] [-n]
+  merge [--no-ff] [--squash] [--no-commit] [-X ours|theirs] BRANCH, merge --abort|--continue
+  cherry-pick [-n] [-x] [-m N] REVISION..., revert [-n] [-m N] REVISION..., each with --abort|--continue|--skip
+  rebase [--onto REVISION] [--autosquash] [UPSTREAM [BRANCH]], rebase --abort|--continue|--skip
+  stash [push [-m MESSAGE] [-u] [-k]|list|show|pop|apply|drop|branch|clear]
+  remote [-v] [add|remove|rename|get-url|set-url|show|prune], fetch, pull [--rebase|--ff-only], push [-u] [-f] [-d], ls-remote
+  apply [-R] [--check] [--index] [FILE...], format-patch [-o DIRECTORY] [--stdout] RANGE, am FILE...
+  grep [-n] [-l] [-c] [-i] [-w] [-E|-F|-P] [-e] PATTERN [REVISION...] [-- PATH...], bisect [start|good|bad|skip|reset|log]
+  worktree [add|list|remove|prune], config, rev-parse, rev-list, ls-files, ls-tree, cat-file, hash-object, write-tree,
+  merge-base, for-each-ref, symbolic-ref, update-ref, check-ignore
+
+Remotes are paths, file://, http:// and https:// with the network that the sandbox allows; a credential is that of the
+network's rules, or USER:TOKEN in the URL. No editor, hook, filter, pager, credential helper or other program is started:
+give messages by -m or -F. There are no submodules, no rebase -i, no signatures and no merges of several branches at once.
 `
 
 // Commands returns git.
@@ -77,7 +105,26 @@ func subcommands() map[string]subcommand {
 	}
 }
 
+// substitutes are what to use instead of the commands that this git does not have.
+func substitutes() map[string]string {
+	return map[string]string{
+		"submodule": "clone the other repository into a directory of its own", "lfs": "fetch large files with curl", "svn": "clone a git repository of it", "p4": "clone a git repository of it",
+		"gui": "use git status, git add and git commit", "citool": "use git status, git add and git commit", "difftool": "use git diff", "mergetool": "edit the files with conflicts, and run git add",
+		"gitk": "use git log --graph --oneline --all", "instaweb": "use git log and git show", "daemon": "clone from a path or over https", "send-email": "write the patches with git format-patch",
+		"request-pull": "use git log and git diff with the range", "gc": "objects are never packed here, which costs only space", "repack": "objects are never packed here, which costs only space", "prune": "nothing needs to be removed",
+		"fsck": "every object is checked when it is read: use git log -p --all", "filter-branch": "use git rebase, or git checkout --orphan and commit", "filter-repo": "use git rebase, or git checkout --orphan and commit",
+		"rerere": "resolve the conflicts again", "notes": "write a file, or a message of a tag (git tag -a)", "replace": "use git rebase", "archive": "use git worktree add and tar", "bundle": "use git clone, or git format-patch",
+		"sparse-checkout": "clone the whole repository", "maintenance": "nothing needs to be maintained", "range-diff": "use git diff between both branches", "whatchanged": "use git log --stat",
+		"annotate": "use git blame", "verify-commit": "there are no signatures here", "verify-tag": "there are no signatures here", "credential": "put USER:TOKEN into the URL, or let the network rules of the sandbox add one",
+		"read-tree": "use git reset or git restore", "commit-tree": "use git commit", "update-index": "use git add or git rm --cached", "diff-tree": "use git diff or git show", "diff-index": "use git diff", "diff-files": "use git diff", "show-ref": "use git for-each-ref",
+		"count-objects": "use du -s .git/objects", "cherry": "use git log --oneline UPSTREAM..BRANCH", "merge-tree": "use git merge --no-commit", "pack-refs": "refs need no packing here", "checkout-index": "use git restore", "var": "use git config", "mktag": "use git tag -a", "mktree": "use git add and git write-tree",
+	}
+}
+
 // errUnknownCommand returns the error for a command that this git does not have.
 func errUnknownCommand(name string) error {
-	return &failure{1, "git: '" + name + "' is not a git command that works in a virtual sandbox. See 'git --help'."}
+	if text, ok := substitutes()[name]; ok {
+		return &failure{1, "git: '" + name + "' is not available in a virtual sandbox: " + text + "."}
+	}
+	return &failure{1, "git: '" + name + "' is not a git command that works in a virtual sandbox" + suggest.Hint(name, sortedKeys(subcommands())) + ". See 'git --help'."}
 }

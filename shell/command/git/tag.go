@@ -320,6 +320,11 @@ func (c *call) expandRefField(field, ref string) (string, error) {
 	if strings.HasPrefix(name, "*") {
 		name, i = name[1:], c.peelTag(i)
 	}
+	return c.expandObjectField(name, modifier, i)
+}
+
+// expandObjectField expands a field about the object of a ref.
+func (c *call) expandObjectField(name, modifier string, i id) (string, error) {
 	kind, body, err := c.readObject(i)
 	if err != nil {
 		return "", err
@@ -354,6 +359,11 @@ func (c *call) expandRefField(field, ref string) (string, error) {
 		}
 		return message, nil
 	}
+	return c.expandPerson(name, modifier, kind, line)
+}
+
+// expandPerson expands a field such as authorname or committerdate; line returns a line of the object.
+func (c *call) expandPerson(name, modifier, kind string, line func(string) string) (string, error) {
 	who := strings.TrimRight(strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(name, "date"), "name"), "email"), "")
 	if who == "creator" {
 		if who = "committer"; kind == "tag" {
