@@ -176,7 +176,7 @@ func (t *httpConn) forwardRequest(h *head, u *url.URL, named string) bool {
 	v := f.authorize(func(r *policy.Rules) policy.Verdict {
 		return f.checkRequest(r, t.scheme, named, h.method, path, h.fields)
 	})
-	c := atoll.Connection{Protocol: t.scheme, Host: host, Port: int(port), Method: h.method, Path: path, Allowed: v.Allowed, Rule: v.Rule, Reason: v.Reason}
+	c := atoll.Connection{Protocol: t.scheme, Host: host, Port: int(port), Method: h.method, Path: path, Allowed: v.Allowed, Rule: v.Rule, Reason: v.Reason, Suggestion: v.Suggestion}
 	if !v.Allowed {
 		f.s.recordRefusal(c, &f.traffic)
 		t.sendError(403, v.Reason)

@@ -66,3 +66,33 @@ func TestRefusedTLSShowsReason(t *testing.T) {
 		t.Errorf("connected to %s", got)
 	}
 }
+
+// TestRefusalHasRuleAlone: the log and the notice of a refusal have the rule that would allow it as a value,
+// for commands that print how to allow it; adding it allows the connection.
+func TestRefusalHasRuleAlone(t *testing.T) {
+	w := newWorld(t, atoll.Network{Allow: []string{"lan.test"}})
+	w.names["lan.test"], w.names["no.test"] = []string{private}, []string{public}
+	w.web(public+":80", private+":80")
+	var told []string
+	w.s.notify = func(c atoll.Connection) { told = append(told, c.Suggestion) }
+	for host, rule := range map[string]string{"no.test": "no.test:80", "lan.test": "lan.test:80=" + private} {
+		told = nil
+		if got := get(w.client("proxy", nil), "http://"+host+"/"); !strings.HasPrefix(got, "403") {
+			t.Errorf("%s: %q", host, got)
+		}
+		if len(told) != 1 || told[0] != rule || w.last().Suggestion != rule {
+			t.Errorf("%s: told %q, logged %+v", host, told, w.last())
+		}
+		if c, err := w.s.evaluate(t.Context(), host+":80"); err != nil || c.Suggestion != rule {
+			t.Errorf("check of %s: %+v, %v", host, c, err)
+		}
+	}
+	if err := w.s.setRules(atoll.Network{Allow: []string{"no.test:80", "lan.test:80=" + private}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"no.test", "lan.test"} {
+		if got := get(w.client("proxy", nil), "http://"+host+"/"); !strings.HasPrefix(got, "GET ") {
+			t.Errorf("%s with its rule: %q", host, got)
+		}
+	}
+}

@@ -180,7 +180,7 @@ func (s *server) evaluateAddress(ctx context.Context, rules *policy.Rules, c ato
 			refused, c.Address = v, show(a)
 		}
 	}
-	c.Allowed, c.Reason = false, refused.Reason
+	c.Allowed, c.Reason, c.Suggestion = false, refused.Reason, refused.Suggestion
 	if refused.Rule != "" {
 		c.Rule = refused.Rule
 	}

@@ -270,7 +270,13 @@ func (f *flow) recordFailure(err error) {
 // recordEntryFailure records why the connection of an entry could not be made.
 func (f *flow) recordEntryFailure(e *entry, err error) {
 	if errors.Is(err, atoll.ErrDenied) {
-		e.update(func(c *atoll.Connection) { c.Allowed = false })
+		var denial *policy.Denial
+		e.update(func(c *atoll.Connection) {
+			c.Allowed = false
+			if errors.As(err, &denial) {
+				c.Suggestion = denial.Suggestion
+			}
+		})
 		if f.s.notify != nil {
 			c := e.copy()
 			c.Reason = err.Error()
