@@ -200,7 +200,7 @@ func (s *sealedSandbox) connect(ctx context.Context) (net.Conn, error) {
 	if s.begun && !s.exists {
 		return nil, fmt.Errorf("%w: what the sandbox was is lost: %w", atoll.ErrUnavailable, s.worker.reason())
 	}
-	network, err := newNetwork(s.spec.Network)
+	network, err := newNetwork(s.spec.Network, s.d.Upstream)
 	if err != nil {
 		return nil, err
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/helper"
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell"
@@ -68,6 +69,10 @@ type Driver struct {
 
 	// Helpers finds atoll-worker, the program of sealed sandboxes.
 	Helpers helper.Finder
+
+	// Upstream is the HTTP proxy through which connections leave the host. Its zero value is that of
+	// the environment of this process.
+	Upstream upstream.Config
 
 	Now  func() time.Time // nil: time.Now
 	Rand io.Reader        // nil: crypto/rand

@@ -200,7 +200,7 @@ func (a *App) FirstDriver() string {
 // InMemory returns a driver that stands for d and keeps its sandboxes in memory, and whether
 // there is one.
 func (a *App) InMemory(d atoll.Driver) (atoll.Driver, bool) {
-	m := a.NewInMemory()
+	m := a.NewInMemory(a.Config)
 	return m, m.Name() == d.Name()
 }
 
