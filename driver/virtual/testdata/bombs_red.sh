@@ -28,3 +28,4 @@ for i in {1..60}; do eval "v$i='v$((i+1))+v$((i+1))'"; done; v61=1; let v1; echo
 exec bash -c 'exec bash -c "$0" "$0"' 'exec bash -c "$0" "$0"'
 d=$(printf "%0200d" 0); for i in {1..15}; do mkdir $d; cd $d; done; y=$(printf '\\w%.0s' {1..1000000}); x=${y@P}; echo ${#x}
 y="\\D{$(printf '%%c%.0s' {1..1000000})}"; x=${y@P}; echo ${#x}
+t=$(printf ': ;%.0s' {1..10000}); for i in {1..100}; do (eval "{ sleep 100; $t } &"; sleep 100) & done; wait
