@@ -29,3 +29,7 @@ exec bash -c 'exec bash -c "$0" "$0"' 'exec bash -c "$0" "$0"'
 d=$(printf "%0200d" 0); for i in {1..15}; do mkdir $d; cd $d; done; y=$(printf '\\w%.0s' {1..1000000}); x=${y@P}; echo ${#x}
 y="\\D{$(printf '%%c%.0s' {1..1000000})}"; x=${y@P}; echo ${#x}
 t=$(printf ': ;%.0s' {1..10000}); for i in {1..100}; do (eval "{ sleep 100; $t } &"; sleep 100) & done; wait
+w=$(head -c 9000000 /dev/zero | tr '\0' '\1'); touch -t "$w" x 2>&1 | wc -c; find "$w" 2>&1 | wc -c
+ls --time-style="$(head -c 9000000 /dev/zero | tr '\0' '\1')" 2>&1 | wc -c
+w=$(head -c 9000000 /dev/zero | tr '\0' '\1'); head -n "$w" 2>&1 | wc -c; chmod "$w" x 2>&1 | wc -c; date -d "$w" 2>&1 | wc -c
+split -b "$(head -c 9000000 /dev/zero | tr '\0' '\1')" 2>&1 | wc -c; sleep "$(head -c 9000000 /dev/zero | tr '\0' '\1')" 2>&1 | wc -c
