@@ -33,3 +33,5 @@ w=$(head -c 9000000 /dev/zero | tr '\0' '\1'); touch -t "$w" x 2>&1 | wc -c; fin
 ls --time-style="$(head -c 9000000 /dev/zero | tr '\0' '\1')" 2>&1 | wc -c
 w=$(head -c 9000000 /dev/zero | tr '\0' '\1'); head -n "$w" 2>&1 | wc -c; chmod "$w" x 2>&1 | wc -c; date -d "$w" 2>&1 | wc -c
 split -b "$(head -c 9000000 /dev/zero | tr '\0' '\1')" 2>&1 | wc -c; sleep "$(head -c 9000000 /dev/zero | tr '\0' '\1')" 2>&1 | wc -c
+x=$(head -c 30000000 /dev/zero | tr '\0' a); alias z="$x"
+x=$(head -c 31500000 /dev/zero | tr '\0' a); alias z="$x"
