@@ -240,7 +240,8 @@ func (in *interp) mapCase(s string, p *pattern, conv func(rune) rune, all bool) 
 }
 
 // changeCase applies the attributes -u, -l and -c to a value.
-func changeCase(s string, a attr) string {
+func (in *interp) changeCase(s string, a attr) string {
+	in.chargeWork(len(s) >> 3)
 	switch {
 	case a&attrUpper != 0:
 		return strings.ToUpper(s)

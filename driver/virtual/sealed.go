@@ -257,7 +257,7 @@ func workerMemory(spec atoll.Spec) int64 {
 	if spec.Limits.Memory < 0 || spec.Limits.Disk < 0 {
 		return 0
 	}
-	n := memoryOf(spec)
+	n := memoryLimit(&spec) + filesLimit(&spec)
 	return n + n/4 + workerMargin
 }
 

@@ -326,12 +326,14 @@ func (d *Driver) register(s *Sandbox) error {
 			return err
 		}
 	}
+	used := s.filesInMemory()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.sandboxes == nil {
 		d.sandboxes = make(map[string]*Sandbox)
 	}
 	d.sandboxes[s.id] = s
+	s.measureFiles(used)
 	d.updateHeapLimit()
 	return nil
 }
@@ -368,6 +370,7 @@ func (d *Driver) OpenOwned(_ context.Context, id string, owner atoll.Owner) (ato
 		d.sandboxes = make(map[string]*Sandbox)
 	}
 	d.sandboxes[id] = s
+	s.measureFiles(0) // nothing is loaded yet
 	d.updateHeapLimit()
 	return s, nil
 }

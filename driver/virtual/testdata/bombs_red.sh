@@ -35,3 +35,10 @@ w=$(head -c 9000000 /dev/zero | tr '\0' '\1'); head -n "$w" 2>&1 | wc -c; chmod 
 split -b "$(head -c 9000000 /dev/zero | tr '\0' '\1')" 2>&1 | wc -c; sleep "$(head -c 9000000 /dev/zero | tr '\0' '\1')" 2>&1 | wc -c
 x=$(head -c 30000000 /dev/zero | tr '\0' a); alias z="$x"
 x=$(head -c 31500000 /dev/zero | tr '\0' a); alias z="$x"
+x=$(printf '%09000000d' 1); while :; do ((x)); [ $x -eq 2 ]; printf -v y '%d' $x; done 2>/dev/null
+x=$(printf 'z%09000000d' 1); while :; do unset $x; declare $x; [[ -v $x ]]; : ${!x}; done 2>/dev/null
+x=$(printf '%07000000d' 1); declare -u u; while :; do u=$x; done
+env $(printf 'env %.0s' {1..200000}) true; nice $(printf 'nice %.0s' {1..200000}) true
+for i in {1..40}; do ln -s "$(printf './%.0s' {1..1900})x$((i-1))" x$i; done; mkdir x0; for((;;)); do test -e x40/x40; done
+HOSTNAME=$(printf %03000000d 1); y=$(printf '\\H%.0s' {1..20000}); z=${y@P}
+yes | tr -d '\n' | strings -n 1000000000

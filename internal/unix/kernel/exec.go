@@ -19,7 +19,7 @@ func (p *Proc) Exec(s Spawn) int {
 	}
 	p.handled.Store(0)
 	p.caught.Store(0)
-	p.Tick(1)
+	p.Tick(1 + len(s.Args))
 	p.Alloc(execCost)
 	p.Args, p.path = s.Args, s.Path
 	p.publishArgs()

@@ -2,7 +2,6 @@ package git
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -13,502 +12,419 @@ func (c *call) manageBranches() error {
 	switch {
 	case c.has("--show-current"):
 		if current != "" {
-			_, _ = fmt.Fprintln(c.p.Out(), current) // Flush reports the error, as of all writes
+			_, _ = fmt.Fprintln(c.p.Out(), current) // Flush reports the error
 		}
 		return nil
 	case c.has("-d", "-D", "--delete"):
 		return c.deleteBranches(current)
 	case c.has("-m", "-M"):
-		return c.renameBranch(current, at)
-	case len(c.args) > 0 && !c.has("-l", "--list"):
+		return c.renameBranch(current)
+	case c.has("-u", "--set-upstream-to"):
+		if len(c.args) > 0 {
+			current = c.args[0]
+		}
+		return c.setUpstream(current, c.flags["-u"]+c.flags["--set-upstream-to"])
+	case c.has("--unset-upstream"):
+		_, err := editConfig(c.p, c.common+"/config", configEdit{name: "branch." + current, section: true})
+		return err
+	case len(c.args) > 0 && !c.has("-l", "--list", "--contains", "--merged", "--no-merged"):
 		rev := "HEAD"
 		if len(c.args) > 1 {
 			rev = c.args[1]
 		}
-		return c.createBranch(c.args[0], rev, c.has("-f", "--force"))
-	}
-	if current == "" {
-		_, _ = fmt.Fprintf(c.p.Out(), "* (HEAD detached at %s)\n", at.short())
-	}
-	for _, name := range c.listRefs("refs/heads/") {
-		mark := ' '
-		if name == current {
-			mark = '*'
+		if err := c.createBranch(c.args[0], rev, c.has("-f", "--force")); err != nil {
+			return err
 		}
-		_, _ = fmt.Fprintf(c.p.Out(), "%c %s\n", mark, name)
+		return c.trackStart(c.args[0], rev)
+	}
+	return c.listBranches(current, at)
+}
+
+// branchLine is a line of the list of branches.
+type branchLine struct {
+	mark, name, ref, target string
+	at                      id
+}
+
+// listBranches prints branches and, if asked for, those of remotes.
+func (c *call) listBranches(current string, at id) error {
+	var lines []branchLine
+	if current == "" && !c.has("-r", "--remotes") {
+		lines = append(lines, branchLine{mark: "*", name: "(" + c.describeDetached(at) + ")", at: at})
+	}
+	if !c.has("-r", "--remotes") {
+		for _, name := range c.listRefs("refs/heads/") {
+			line := branchLine{mark: " ", name: name, ref: "refs/heads/" + name, at: c.readRef("refs/heads/" + name)}
+			if name == current {
+				line.mark = "*"
+			} else if c.findCheckout(name) != "" {
+				line.mark = "+"
+			}
+			lines = append(lines, line)
+		}
+	}
+	if c.has("-r", "--remotes", "-a", "--all") {
+		prefix := "remotes/"
+		if c.has("-r", "--remotes") {
+			prefix = ""
+		}
+		for _, name := range c.listRefs("refs/remotes/") {
+			line := branchLine{mark: " ", name: prefix + name, ref: "refs/remotes/" + name, at: c.readRef("refs/remotes/" + name)}
+			if target := c.readSymbolic(line.ref); target != "" {
+				line.target = strings.TrimPrefix(target, "refs/remotes/")
+			}
+			lines = append(lines, line)
+		}
+	}
+	lines, err := c.filterBranches(lines)
+	if err != nil {
+		return err
+	}
+	width := 0
+	for _, line := range lines {
+		width = max(width, len(line.name))
+	}
+	for _, line := range lines {
+		if err := c.printBranch(line, width); err != nil {
+			return err
+		}
 	}
 	return nil
 }
+
+// filterBranches removes the branches that the options exclude.
+func (c *call) filterBranches(lines []branchLine) ([]branchLine, error) {
+	var kept []branchLine
+	for _, line := range lines {
+		keep := len(c.args) == 0 || !c.has("-l", "--list") || slices.ContainsFunc(c.args, func(pattern string) bool { return matchGlob(c.p, pattern, line.name) })
+		for _, option := range []string{"--contains", "--merged", "--no-merged"} {
+			if !c.has(option) || !keep {
+				continue
+			}
+			rev := c.flags[option]
+			if rev == "" && len(c.args) > 0 && !c.has("-l", "--list") {
+				rev = c.args[0]
+			}
+			at, err := c.resolveRevision(orHead(rev))
+			if err != nil {
+				return nil, newError("malformed object name %s", rev)
+			}
+			from, to := line.at, at
+			if option == "--contains" {
+				from, to = at, line.at
+			}
+			if keep, err = c.isAncestor(from, to); err != nil {
+				return nil, err
+			}
+			keep = keep != (option == "--no-merged")
+		}
+		if keep {
+			kept = append(kept, line)
+		}
+	}
+	return kept, nil
+}
+
+func (c *call) printBranch(line branchLine, width int) error {
+	out := c.p.Out()
+	if format, ok := c.flags["--format"]; ok {
+		text, err := c.expandRefFormat(format, line.ref)
+		_, _ = fmt.Fprintln(out, text) // Flush reports the error, as of all writes
+		return err
+	}
+	switch {
+	case line.target != "":
+		_, _ = fmt.Fprintf(out, "%s %s -> %s\n", line.mark, line.name, line.target)
+	case c.has("-v", "-vv", "--verbose"):
+		k, err := c.readCommit(line.at)
+		if err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(out, "%s %-*s %s %s%s\n", line.mark, width, line.name, line.at.short(), c.describeTracking(line), k.subject())
+	default:
+		_, _ = fmt.Fprintf(out, "%s %s\n", line.mark, line.name)
+	}
+	return nil
+}
+
+// describeTracking returns how far a branch is from its upstream, such as "[ahead 1] ".
+func (c *call) describeTracking(line branchLine) string {
+	branch, ok := strings.CutPrefix(line.ref, "refs/heads/")
+	upstream := c.findUpstream(branch)
+	if !ok || upstream == "" {
+		return ""
+	}
+	text := ""
+	if to := c.readRef(upstream); to == "" {
+		text = "gone"
+	} else if ahead, behind, err := c.countDistance(line.at, to); err == nil {
+		text = formatDistance(ahead, behind)
+	}
+	if c.has("-vv") {
+		if text != "" {
+			text = ": " + text
+		}
+		text = shortenRef(upstream) + text
+	}
+	if text == "" {
+		return ""
+	}
+	return "[" + text + "] "
+}
+
+func formatDistance(ahead, behind int) string {
+	var parts []string
+	if ahead > 0 {
+		parts = append(parts, fmt.Sprintf("ahead %d", ahead))
+	}
+	if behind > 0 {
+		parts = append(parts, fmt.Sprintf("behind %d", behind))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// countDistance returns how many commits a and b have that the other has not.
+func (r *repository) countDistance(a, b id) (ahead, behind int, err error) {
+	count := func(from, without id) (n int, err error) {
+		err = r.walkRange([]id{from}, []id{without}, func(*commit) (bool, error) { n++; return true, nil })
+		return n, err
+	}
+	if ahead, err = count(a, b); err != nil {
+		return 0, 0, err
+	}
+	behind, err = count(b, a)
+	return ahead, behind, err
+}
+
+// describeDetached returns "HEAD detached at NAME", or "from" if commits were made since.
+func (c *call) describeDetached(at id) string {
+	if state := c.readGitFile("rebase-merge/head-name"); state != "" {
+		return "no branch, rebasing " + strings.TrimPrefix(state, "refs/heads/")
+	}
+	for _, e := range c.readLog("HEAD") {
+		move, ok := strings.CutPrefix(e.reason, "checkout: moving from ")
+		if !ok {
+			continue
+		}
+		_, name, _ := strings.Cut(move, " to ")
+		if ref := c.expandRef(name); ref == "" || ref == "HEAD" || !c.isPeeled(ref, e.new) {
+			name = e.new.short()
+		}
+		word := "at"
+		if e.new != at {
+			word = "from"
+		}
+		return "HEAD detached " + word + " " + name
+	}
+	return "HEAD detached at " + at.short()
+}
+
+// isPeeled reports whether a ref names a commit, itself or by a tag.
+func (r *repository) isPeeled(ref string, at id) bool { return r.peelTag(r.readRef(ref)) == at }
 
 func (c *call) createBranch(name, rev string, force bool) error {
 	if !isRefName(name) {
 		return newFatal("'%s' is not a valid branch name", name)
 	}
-	if c.readRef("refs/heads/"+name) != "" && !force {
+	old := c.readRef("refs/heads/" + name)
+	if old != "" && !force {
 		return newFatal("a branch named '%s' already exists", name)
 	}
-	i, err := c.resolveRevision(rev)
+	if at := c.findCheckout(name); old != "" && at != "" {
+		return newFatal("cannot force update the branch '%s' checked out at '%s'", name, at)
+	}
+	i, err := c.resolveRange(rev)
 	if err != nil {
 		return newFatal("not a valid object name: '%s'", rev)
 	}
-	return c.writeRef("refs/heads/"+name, i)
+	reason := "branch: Created from " + rev
+	if old != "" {
+		reason = "branch: Reset to " + rev
+	}
+	return c.writeRef("refs/heads/"+name, i, reason)
 }
 
-// isRefName reports whether a name is valid for a branch or tag.
-func isRefName(name string) bool {
-	if name == "" || name[0] == '-' || name[0] == '/' || strings.HasSuffix(name, "/") || strings.HasSuffix(name, ".") || strings.ContainsAny(name, " ~^:?*[\\\x7f") ||
-		strings.Contains(name, "..") || strings.Contains(name, "@{") || strings.Contains(name, "//") || name == "@" || name == "HEAD" {
-		return false
+// resolveRange returns the commit of a revision, or the merge base of A...B.
+func (c *call) resolveRange(rev string) (id, error) {
+	a, b, ok := strings.Cut(rev, "...")
+	if !ok {
+		k, err := c.resolveCommit(rev)
+		if err != nil {
+			return "", err
+		}
+		return k.id, nil
 	}
-	for part := range strings.SplitSeq(name, "/") {
-		if strings.HasPrefix(part, ".") || strings.HasSuffix(part, ".lock") {
-			return false
+	one, err := c.resolveCommit(orHead(a))
+	if err != nil {
+		return "", err
+	}
+	two, err := c.resolveCommit(orHead(b))
+	if err != nil {
+		return "", err
+	}
+	bases, err := c.findMergeBases(one.id, two.id)
+	if err != nil || len(bases) == 0 {
+		return "", errUnknownRevision(rev)
+	}
+	return bases[0], nil
+}
+
+// trackStart makes a new branch follow the branch of a remote that it begins at.
+func (c *call) trackStart(name, rev string) error {
+	ref := c.expandRef(rev)
+	if c.has("--no-track") || !strings.HasPrefix(ref, "refs/remotes/") && !(c.has("-t", "--track") && strings.HasPrefix(ref, "refs/heads/")) {
+		return nil
+	}
+	return c.setUpstream(name, rev)
+}
+
+// setUpstream makes a branch follow another one.
+func (c *call) setUpstream(branch, rev string) error {
+	ref := c.expandRef(rev)
+	if c.readRef("refs/heads/"+branch) == "" {
+		return newFatal("branch '%s' does not exist", branch)
+	}
+	remote, merge := ".", ref
+	if rest, ok := strings.CutPrefix(ref, "refs/remotes/"); ok {
+		remote, merge = "", ""
+		for _, name := range c.remotes() {
+			if below, ok := strings.CutPrefix(rest, name+"/"); ok {
+				remote, merge = name, "refs/heads/"+below
+			}
 		}
 	}
-	return strings.IndexFunc(name, func(r rune) bool { return r < ' ' }) < 0
+	if ref == "" || merge == "" {
+		return newFatal("the requested upstream branch '%s' does not exist", rev)
+	}
+	file := c.common + "/config"
+	if err := setConfig(c.p, file, "branch."+branch+".remote", remote); err != nil {
+		return err
+	}
+	if err := setConfig(c.p, file, "branch."+branch+".merge", merge); err != nil {
+		return err
+	}
+	if !c.has("-q", "--quiet") {
+		_, _ = fmt.Fprintf(c.p.Out(), "branch '%s' set up to track '%s'.\n", branch, shortenRef(ref)) // Flush reports the error
+	}
+	return nil
 }
 
 func (c *call) deleteBranches(current string) error {
+	prefix := "refs/heads/"
+	if c.has("-r", "--remotes") {
+		prefix = "refs/remotes/"
+	}
+	var failed error
 	for _, name := range c.args {
-		i := c.readRef("refs/heads/" + name)
-		switch {
+		i := c.readRef(prefix + name)
+		switch at := c.findCheckout(name); {
+		case i == "" && prefix != "refs/heads/":
+			return newError("remote-tracking branch '%s' not found.", name)
 		case i == "":
 			return newError("branch '%s' not found.", name)
-		case name == current:
-			return newError("Cannot delete branch '%s' checked out at '%s'", name, c.root)
+		case prefix == "refs/heads/" && at != "":
+			return newError("Cannot delete branch '%s' checked out at '%s'", name, at)
 		}
-		_, at := c.readHead()
-		merged, err := c.isAncestor(i, at)
+		_, against := c.readHead()
+		if upstream := c.readRef(c.findUpstream(name)); upstream != "" {
+			against = upstream
+		}
+		merged, err := c.isAncestor(i, against)
 		if err != nil {
 			return err
 		}
-		if !merged && !c.has("-D") {
+		if !merged && !c.has("-D") && !c.has("-f", "--force") && prefix == "refs/heads/" {
 			return newError("The branch '%s' is not fully merged.\nIf you are sure you want to delete it, run 'git branch -D %s'.", name, name)
 		}
-		if err := c.p.Unlink(c.dir + "/refs/heads/" + name); err != nil {
+		if err := c.deleteRef(prefix + name); err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(c.p.Out(), "Deleted branch %s (was %s).\n", name, i.short()) // Flush reports the error
+		if prefix == "refs/heads/" {
+			if _, err := editConfig(c.p, c.common+"/config", configEdit{name: "branch." + name, section: true}); err != nil {
+				return err
+			}
+		}
+		if !c.has("-q", "--quiet") {
+			kind := ""
+			if prefix != "refs/heads/" {
+				kind = "remote-tracking "
+			}
+			_, _ = fmt.Fprintf(c.p.Out(), "Deleted %sbranch %s (was %s).\n", kind, name, i.short()) // Flush reports the error
+		}
 	}
-	return nil
+	return failed
 }
 
-func (c *call) renameBranch(current string, at id) error {
-	from, to := current, c.args[len(c.args)-1:]
-	if len(c.args) == 2 {
-		from = c.args[0]
-		at = c.readRef("refs/heads/" + from)
-	}
-	if len(to) == 0 || !isRefName(to[0]) {
+func (c *call) renameBranch(current string) error {
+	if len(c.args) == 0 || !isRefName(c.args[len(c.args)-1]) {
 		return newFatal("branch name required")
 	}
-	if at != "" {
-		if c.readRef("refs/heads/"+to[0]) != "" && from != to[0] && !c.has("-M") {
-			return newFatal("a branch named '%s' already exists", to[0])
+	from, to := current, c.args[len(c.args)-1]
+	if len(c.args) == 2 {
+		from = c.args[0]
+	}
+	at := c.readRef("refs/heads/" + from)
+	if at == "" && from != current {
+		return newError("refname refs/heads/%s not found\nfatal: Branch rename failed", from)
+	}
+	if at != "" && from != to {
+		if c.readRef("refs/heads/"+to) != "" && !c.has("-M") {
+			return newFatal("a branch named '%s' already exists", to)
 		}
-		if err := c.writeRef("refs/heads/"+to[0], at); err != nil {
+		if err := c.moveBranch(from, to, at); err != nil {
 			return err
-		}
-		if from != to[0] {
-			_ = c.p.Unlink(c.dir + "/refs/heads/" + from) // a packed ref has no file
 		}
 	}
 	if from == current {
-		return c.pointHead(to[0])
+		return c.pointHead(to, "")
 	}
 	return nil
 }
 
-func (c *call) pointHead(branch string) error {
-	return c.p.WriteFile(c.dir+"/HEAD", []byte("ref: refs/heads/"+branch+"\n"), 0o644)
+// moveBranch gives a branch another name, with its log and its upstream.
+func (c *call) moveBranch(from, to string, at id) error {
+	log, _ := c.p.ReadFile(c.logPath("refs/heads/" + from)) // there may be none
+	remote, merge := c.conf.get("branch."+from+".remote"), c.conf.get("branch."+from+".merge")
+	if err := c.deleteRef("refs/heads/" + from); err != nil {
+		return err
+	}
+	if err := c.writeRef("refs/heads/"+to, at, ""); err != nil {
+		return err
+	}
+	if len(log) > 0 {
+		file := c.logPath("refs/heads/" + to)
+		if err := c.p.MkdirAll(cutLast(file), 0o777); err != nil {
+			return err
+		}
+		if err := c.p.WriteFile(file, log, 0o644); err != nil {
+			return err
+		}
+		if err := c.appendLog("refs/heads/"+to, at, at, "Branch: renamed refs/heads/"+from+" to refs/heads/"+to); err != nil {
+			return err
+		}
+	}
+	file := c.common + "/config"
+	if _, err := editConfig(c.p, file, configEdit{name: "branch." + from, section: true}); err != nil || remote == "" {
+		return err
+	}
+	if err := setConfig(c.p, file, "branch."+to+".remote", remote); err != nil || merge == "" {
+		return err
+	}
+	return setConfig(c.p, file, "branch."+to+".merge", merge)
 }
+
+// cutLast returns a path without its last name.
+func cutLast(name string) string { return name[:max(strings.LastIndexByte(name, '/'), 0)] }
 
 // isAncestor reports whether a commit is another one or an ancestor of it.
 func (r *repository) isAncestor(old, at id) (bool, error) {
+	if at == "" {
+		return false, nil
+	}
 	found := false
 	err := r.walkHistory([]id{at}, func(k *commit) (bool, error) {
 		found = k.id == old
 		return !found, nil
 	})
 	return found, err
-}
-
-// switchBranch is git switch.
-func (c *call) switchBranch() error {
-	name := c.flags["-c"] + c.flags["--create"] + c.flags["-C"]
-	if name != "" {
-		return c.switchToNew(name, c.has("-C"))
-	}
-	if len(c.args) != 1 {
-		return newFatal("missing branch or commit argument")
-	}
-	if c.readRef("refs/heads/"+c.args[0]) == "" && !c.has("--detach", "-d") {
-		return newFatal("invalid reference: %s", c.args[0])
-	}
-	return c.moveTo(c.args[0])
-}
-
-// switchToNew creates a branch and switches to it.
-func (c *call) switchToNew(name string, force bool) error {
-	rev := "HEAD"
-	if len(c.args) > 0 {
-		rev = c.args[0]
-	}
-	if _, at := c.readHead(); at == "" && rev == "HEAD" {
-		if err := c.pointHead(name); err != nil {
-			return err
-		}
-	} else {
-		if err := c.createBranch(name, rev, force); err != nil {
-			return err
-		}
-		if rev != "HEAD" {
-			c.flags["-q"] = ""
-			if err := c.moveTo(name); err != nil {
-				return err
-			}
-		} else if err := c.pointHead(name); err != nil {
-			return err
-		}
-	}
-	return c.printMessage("Switched to a new branch '%s'", name)
-}
-
-// printMessage prints a message to standard error, unless -q was given.
-func (c *call) printMessage(format string, args ...any) error {
-	if !c.has("-q", "--quiet") {
-		_, _ = fmt.Fprintf(c.p.Stderr, format+"\n", args...) // best effort
-	}
-	return nil
-}
-
-// moveTo checks out a branch or a commit.
-func (c *call) moveTo(rev string) error {
-	current, at := c.readHead()
-	branch := c.readRef("refs/heads/"+rev) != "" && !c.has("--detach", "-d")
-	i, err := c.resolveRevision(rev)
-	if err != nil {
-		return err
-	}
-	if branch && current == rev {
-		return c.printMessage("Already on '%s'", rev)
-	}
-	if err := c.checkOut(i, "checkout", "switch branches"); err != nil {
-		return err
-	}
-	if branch {
-		if err := c.pointHead(rev); err != nil {
-			return err
-		}
-		return c.printMessage("Switched to branch '%s'", rev)
-	}
-	if err := c.p.WriteFile(c.dir+"/HEAD", []byte(string(i)+"\n"), 0o644); err != nil {
-		return err
-	}
-	k, err := c.readCommit(i)
-	if err != nil {
-		return err
-	}
-	if current == "" && at != i {
-		return c.printMessage("HEAD is now at %s %s", i.short(), cutBefore(k.message, "\n"))
-	}
-	return c.printMessage("Note: switching to '%s'.\n\nHEAD is detached: commits made now belong to no branch; keep them with git switch -c NAME.\n\nHEAD is now at %s %s", rev, i.short(), cutBefore(k.message, "\n"))
-}
-
-// checkOut changes the index and the working tree to those of a commit. Files that differ between HEAD and
-// the commit must be unchanged; others stay as they are.
-func (c *call) checkOut(i id, verb, act string) error {
-	s, err := c.readState()
-	if err != nil {
-		return err
-	}
-	head, err := c.readHeadTree()
-	if err != nil {
-		return err
-	}
-	target := make(map[string]treeEntry)
-	if err := c.readTree(i, "", target); err != nil {
-		return err
-	}
-	dirty := make(map[string]bool)
-	for _, ch := range append(slices.Clone(s.staged), s.unstaged...) {
-		dirty[ch.name] = true
-	}
-	changes := compareTrees(c.p, head, target)
-	var local, untracked []string
-	for _, ch := range changes {
-		_, known := s.x[ch.name]
-		switch {
-		case dirty[ch.name]:
-			local = append(local, ch.name)
-		case !known && ch.new.mode != 0:
-			if now, ok, _ := c.workEntry(ch.name); ok && now != ch.new {
-				untracked = append(untracked, ch.name)
-			}
-		}
-	}
-	if len(local) > 0 {
-		return newError("Your local changes to the following files would be overwritten by %s:\n\t%s\nPlease commit your changes or stash them before you %s.\nAborting", verb, strings.Join(local, "\n\t"), act)
-	}
-	if len(untracked) > 0 {
-		return newError("The following untracked working tree files would be overwritten by %s:\n\t%s\nPlease move or remove them before you %s.\nAborting", verb, strings.Join(untracked, "\n\t"), act)
-	}
-	return c.applyChanges(s.x, changes)
-}
-
-// applyChanges changes files of the index and the working tree.
-func (c *call) applyChanges(x index, changes []change) error {
-	for _, ch := range changes {
-		if ch.new.mode == 0 {
-			c.removeWorkFile(ch.name)
-			delete(x, ch.name)
-		}
-	}
-	for _, ch := range changes {
-		if ch.new.mode == 0 {
-			continue
-		}
-		if err := c.writeWorkFile(ch.name, ch.new); err != nil {
-			return err
-		}
-		if err := c.putIndex(x, ch.name, ch.new); err != nil {
-			return err
-		}
-	}
-	return c.writeIndex(x)
-}
-
-// checkOutOperands is git checkout: it switches branches, or restores files.
-func (c *call) checkOutOperands() error {
-	if name := c.flags["-b"] + c.flags["-B"]; name != "" {
-		return c.switchToNew(name, c.has("-B"))
-	}
-	if !c.split && len(c.args) == 1 {
-		if _, err := c.resolveRevision(c.args[0]); err == nil {
-			return c.moveTo(c.args[0])
-		}
-	}
-	if c.split && len(c.args) == 1 {
-		c.flags["--source"] = c.args[0]
-		c.flags["--staged"], c.flags["--worktree"] = "", ""
-		c.args = nil
-	}
-	if len(c.args)+len(c.paths) == 0 {
-		return newFatal("give a branch, or -- and files")
-	}
-	return c.restoreOperands()
-}
-
-// restoreOperands is git restore: files of the index or of a commit replace those of the working tree or the index.
-func (c *call) restoreOperands() error {
-	operands := append(c.args, c.paths...)
-	paths, err := c.relativePaths(operands)
-	if err != nil {
-		return err
-	}
-	if len(paths) == 0 {
-		return newFatal("you must specify path(s) to restore")
-	}
-	x, err := c.readIndex()
-	if err != nil {
-		return err
-	}
-	staged := c.has("--staged", "-S")
-	from := x.entries()
-	if rev := c.flags["--source"] + c.flags["-s"]; rev != "" || staged {
-		from = make(map[string]treeEntry)
-		i, err := c.resolveRevision(orHead(rev))
-		if err == nil {
-			err = c.readTree(i, "", from)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for n, dir := range paths {
-		known := func(name string) bool { return isBelow(name, dir) }
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(from)), known) && !slices.ContainsFunc(slices.Collect(maps.Keys(x)), known) {
-			return newError("pathspec '%s' did not match any file(s) known to git", operands[n])
-		}
-	}
-	return c.restoreFiles(x, from, paths, staged, !staged || c.has("--worktree", "-W"))
-}
-
-// restoreFiles replaces selected files of the index, of the working tree, or of both.
-func (c *call) restoreFiles(x index, from map[string]treeEntry, paths []string, staged, work bool) error {
-	for _, name := range slices.Sorted(maps.Keys(x)) {
-		if _, ok := from[name]; ok || !selects(paths, name) {
-			continue
-		}
-		if staged {
-			delete(x, name)
-		}
-		if work {
-			c.removeWorkFile(name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(from)) {
-		if !selects(paths, name) {
-			continue
-		}
-		if work {
-			if now, ok, err := c.workEntry(name); err != nil {
-				return err
-			} else if !ok || now != from[name] {
-				if err := c.writeWorkFile(name, from[name]); err != nil {
-					return err
-				}
-			}
-			if err := c.putIndex(x, name, from[name]); err != nil {
-				return err
-			}
-		} else {
-			x[name] = indexEntry{treeEntry: from[name]}
-		}
-	}
-	return c.writeIndex(x)
-}
-
-// resetHead moves the branch, and with it the index and the working tree; with paths it restores the index.
-func (c *call) resetHead() error {
-	rev := "HEAD"
-	if len(c.args) > 0 {
-		if _, err := c.resolveRevision(c.args[0]); err == nil {
-			rev, c.args = c.args[0], c.args[1:]
-		} else if _, serr := c.p.Lstat(c.args[0]); serr != nil {
-			return err
-		}
-	}
-	if len(c.args)+len(c.paths) > 0 {
-		c.flags["--staged"], c.flags["--source"] = "", rev
-		return c.restoreOperands()
-	}
-	_, at := c.readHead()
-	if at == "" && rev == "HEAD" {
-		return c.writeIndex(make(index))
-	}
-	i, err := c.resolveRevision(rev)
-	if err != nil {
-		return err
-	}
-	k, err := c.readCommit(i)
-	if err != nil {
-		return err
-	}
-	if !c.has("--soft") {
-		x, err := c.readIndex()
-		if err != nil {
-			return err
-		}
-		target := make(map[string]treeEntry)
-		if err := c.readTree(i, "", target); err != nil {
-			return err
-		}
-		if err := c.restoreFiles(x, target, nil, true, c.has("--hard")); err != nil {
-			return err
-		}
-	}
-	if err := c.setHead(i); err != nil {
-		return err
-	}
-	if c.has("--hard") && !c.has("-q", "--quiet") {
-		_, _ = fmt.Fprintf(c.p.Out(), "HEAD is now at %s %s\n", i.short(), cutBefore(k.message, "\n")) // Flush reports the error
-	}
-	if c.has("--soft", "--hard", "-q", "--quiet") {
-		return nil
-	}
-	return c.printUnstaged()
-}
-
-// printUnstaged prints the files that differ from the index after a reset.
-func (c *call) printUnstaged() error {
-	s, err := c.readState()
-	if err != nil || len(s.unstaged) == 0 {
-		return err
-	}
-	_, _ = fmt.Fprintln(c.p.Out(), "Unstaged changes after reset:") // Flush reports the error, as of all writes
-	for _, ch := range s.unstaged {
-		_, _ = fmt.Fprintf(c.p.Out(), "%s\t%s\n", ch.letter(), ch.name)
-	}
-	return nil
-}
-
-// mergeBranch moves the branch forward to another one that has all its commits.
-func (c *call) mergeBranch() error {
-	if len(c.args) != 1 {
-		return newFatal("git merge takes one branch here")
-	}
-	i, err := c.resolveRevision(c.args[0])
-	if err != nil {
-		return &failure{1, "merge: " + c.args[0] + " - not something we can merge"}
-	}
-	_, at := c.readHead()
-	if behind, err := c.isAncestor(i, at); err != nil || behind {
-		_, _ = fmt.Fprintln(c.p.Out(), "Already up to date.") // Flush reports the error, as of all writes
-		return err
-	}
-	forward, err := c.isAncestor(at, i)
-	if err != nil {
-		return err
-	}
-	if !forward {
-		return newFatal("'%s' and HEAD have diverged: this git only fast-forwards; use diff and patch, or a driver with real processes", c.args[0])
-	}
-	old, new := make(map[string]treeEntry), make(map[string]treeEntry)
-	if err := c.readTree(at, "", old); err != nil {
-		return err
-	}
-	if err := c.readTree(i, "", new); err != nil {
-		return err
-	}
-	if err := c.checkOut(i, "merge", "merge"); err != nil {
-		return err
-	}
-	if err := c.setHead(i); err != nil || c.has("-q", "--quiet") {
-		return err
-	}
-	_, _ = fmt.Fprintf(c.p.Out(), "Updating %s..%s\nFast-forward\n", at.short(), i.short())
-	f := &patch{r: c.repository, stat: true}
-	list := compareTrees(c.p, old, new)
-	if err := f.printAll(list); err != nil {
-		return err
-	}
-	return c.printModes(list)
-}
-
-// manageTags lists, creates and deletes lightweight tags.
-func (c *call) manageTags() error {
-	if len(c.args) == 0 || c.has("-l", "--list") {
-		for _, name := range c.listRefs("refs/tags/") {
-			_, _ = fmt.Fprintln(c.p.Out(), name) // Flush reports the error
-		}
-		return nil
-	}
-	name := c.args[0]
-	old := c.readRef("refs/tags/" + name)
-	if c.has("-d", "--delete") {
-		if old == "" {
-			return newError("tag '%s' not found.", name)
-		}
-		if err := c.p.Unlink(c.dir + "/refs/tags/" + name); err != nil {
-			return err
-		}
-		_, _ = fmt.Fprintf(c.p.Out(), "Deleted tag '%s' (was %s)\n", name, old.short()) // Flush reports the error
-		return nil
-	}
-	switch {
-	case !isRefName(name):
-		return newFatal("'%s' is not a valid tag name.", name)
-	case old != "" && !c.has("-f", "--force"):
-		return newFatal("tag '%s' already exists", name)
-	}
-	rev := "HEAD"
-	if len(c.args) > 1 {
-		rev = c.args[1]
-	}
-	i, err := c.resolveRevision(rev)
-	if err != nil {
-		return newFatal("Failed to resolve '%s' as a valid ref.", rev)
-	}
-	return c.writeRef("refs/tags/"+name, i)
 }

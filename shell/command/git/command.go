@@ -9,74 +9,21 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
+	"github.com/atoll-sandbox/atoll/shell/command/internal/datetime"
 	"github.com/atoll-sandbox/atoll/shell/command/program"
 )
-
-const usage = `Usage: git [-C DIRECTORY] [-c NAME=VALUE] COMMAND [ARG]...
-A part of git: repositories of loose objects, which other gits can read.
-
-  init [-b BRANCH] [DIRECTORY]       create a repository
-  add [-A] [-u] [PATH]...            add contents of files to the index
-  rm [--cached] [-r] [-f] PATH...    remove files from the working tree and the index
-  mv FROM TO                         rename a file
-  status [-s] [--porcelain]          show changes of the working tree and the index
-  diff [--cached] [--stat] [--name-only] [--name-status] [REVISION [REVISION]] [-- PATH...]
-  commit [-a] [-m MESSAGE] [-q] [--amend] [--allow-empty]
-  log [-n NUM] [--oneline] [--format=FORMAT] [REVISION] and show [--stat] [REVISION]
-  branch [-a] [-d NAME] [--show-current] [NAME [REVISION]]
-  switch [-c] BRANCH, checkout [-b] BRANCH, checkout -- PATH...
-  restore [--staged] PATH...         restore files
-  reset [--soft|--mixed|--hard] [REVISION]
-  merge BRANCH                       only fast-forward
-  tag [-d] [NAME [REVISION]]
-  rev-parse, ls-files, cat-file, config
-
-Other commands, packs, remotes and merges of diverged branches are not supported.
-`
-
-// Commands returns git.
-func Commands() []program.Command {
-	return []program.Command{{Name: "git", Short: "track versions of files", Usage: usage, Run: program.FlushOutput(runGit, 1)}}
-}
 
 // call is one call of a subcommand.
 type call struct {
 	*repository
-	flags map[string]string // given options; "" for those without value
-	args  []string          // operands before --
-	paths []string          // operands after --
-	split bool              // -- was given
-}
-
-// subcommand is a command of git: its options, "=" after those with a value, and its function.
-type subcommand struct {
-	options string
-	run     func(c *call) error
-}
-
-// subcommands returns the commands of git.
-func subcommands() map[string]subcommand {
-	return map[string]subcommand{
-		"add":       {"-A --all -u --update -f --force -v --verbose -N", (*call).addPaths},
-		"rm":        {"--cached -r -f --force -q --quiet", (*call).removeFiles},
-		"mv":        {"-f -k -v", (*call).renameFile},
-		"status":    {"-s --short --porcelain -b --branch --porcelain=v1 -uno -uall --long", (*call).printStatus},
-		"diff":      {"--cached --staged --stat --name-only --name-status --quiet --exit-code --no-color -p -u --patch --color=never --no-ext-diff", (*call).printDiff},
-		"commit":    {"-a --all -m= --message= -q --quiet --amend --no-edit --allow-empty -F= --file= --author= --date= -n --no-verify --no-gpg-sign --allow-empty-message", (*call).createCommit},
-		"log":       {"-n= --max-count= --oneline --format= --pretty= --stat --name-only --name-status -p --patch --no-color --graph --all --no-decorate --decorate --reverse --no-merges", (*call).printLog},
-		"show":      {"--stat --name-only --name-status --format= --pretty= --oneline -s --no-patch --no-color", (*call).showRevision},
-		"branch":    {"-a --all -d -D --delete -l --list --show-current -m -M -f --force -q -v", (*call).manageBranches},
-		"switch":    {"-c= --create= -C= -q --quiet --detach -d", (*call).switchBranch},
-		"checkout":  {"-b= -B= -q --quiet --detach -f", (*call).checkOutOperands},
-		"restore":   {"--staged -S --worktree -W --source= -s= -q", (*call).restoreOperands},
-		"reset":     {"--soft --mixed --hard -q --quiet", (*call).resetHead},
-		"merge":     {"--ff-only --ff -m= -q --quiet --no-edit", (*call).mergeBranch},
-		"tag":       {"-d --delete -l --list -f --force", (*call).manageTags},
-		"rev-parse": {"--show-toplevel --git-dir --abbrev-ref --short --verify -q --is-inside-work-tree --absolute-git-dir --show-prefix", (*call).printRevisions},
-		"ls-files":  {"-s --stage -c --cached -o --others --exclude-standard -m --modified", (*call).listFiles},
-		"cat-file":  {"-p -t -s -e", (*call).printObject},
-		"config":    {"--global --local --get --list -l --unset --add", (*call).manageConfig},
-	}
+	flags  map[string]string    // given options; "" for those without value
+	values map[string][]string  // all values of each option
+	order  []string             // options as they were given
+	args   []string             // operands before --
+	paths  []string             // operands after --
+	split  bool                 // -- was given
+	later  map[string]treeEntry // staged files that a commit of named files leaves out
+	picked bool                 // the commit keeps the author of another one
 }
 
 func runGit(p *kernel.Proc) int {
@@ -99,79 +46,189 @@ func runGit(p *kernel.Proc) int {
 
 // runCommand applies the options before the command, and runs it.
 func runCommand(p *kernel.Proc, args []string) error {
-	extra := make(map[string]string)
+	var extra config
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		name, value, joined := strings.Cut(args[0], "=")
+		if !joined && len(args) > 1 {
+			value = args[1]
+		}
+		used := 1
 		switch {
-		case args[0] == "--version" || args[0] == "-v":
-			_, _ = fmt.Fprintln(p.Out(), "git version 2.39.5 (atoll)") // Flush reports the error
+		case name == "--version" || name == "-v":
+			return runVersion(p)
+		case name == "--help" || name == "-h":
+			_, _ = p.Out().WriteString(usage) // Flush reports the error
 			return nil
-		case args[0] == "-C" && len(args) > 1:
+		case name == "-C" && len(args) > 1:
+			used = 2
 			if err := p.Chdir(args[1]); err != nil {
 				return newFatal("cannot change to '%s': %s", args[1], program.Reason(err))
 			}
-			args = args[2:]
-		case args[0] == "-c" && len(args) > 1:
-			name, value, _ := strings.Cut(args[1], "=")
-			extra[strings.ToLower(name)] = value
-			args = args[2:]
-		case args[0] == "--no-pager" || args[0] == "-P":
-			args = args[1:]
+		case name == "-c" && len(args) > 1:
+			used = 2
+			key, value, given := strings.Cut(args[1], "=")
+			if !given {
+				value = "true"
+			}
+			extra = append(extra, configEntry{normalizeKey(key), value})
+		case (name == "--git-dir" || name == "--work-tree") && (joined || len(args) > 1):
+			if !joined {
+				used = 2
+			}
+			setEnv(p, map[string]string{"--git-dir": "GIT_DIR", "--work-tree": "GIT_WORK_TREE"}[name], value)
+		case slices.Contains([]string{"--no-pager", "-P", "-p", "--paginate", "--no-optional-locks", "--literal-pathspecs", "--no-replace-objects", "--no-advice"}, name):
+		case name == "--exec-path":
+			_, _ = fmt.Fprintln(p.Out(), "/usr/lib/git-core") // Flush reports the error
+			return nil
 		default:
 			return &failure{129, "unknown option: " + args[0] + "\n`git --help' lists what this git can do"}
 		}
+		args = args[used:]
 	}
 	if len(args) == 0 {
 		return &failure{1, strings.TrimSuffix(usage, "\n")}
 	}
-	if args[0] == "init" {
-		return initRepository(p, args[1:], extra)
+	return runSubcommand(p, args, extra, 0)
+}
+
+func runVersion(p *kernel.Proc) error {
+	_, _ = fmt.Fprintln(p.Out(), "git version 2.39.5 (atoll)") // Flush reports the error
+	return nil
+}
+
+// setEnv sets a variable of the process.
+func setEnv(p *kernel.Proc, name, value string) {
+	p.Env = append(slices.DeleteFunc(slices.Clone(p.Env), func(e string) bool { return strings.HasPrefix(e, name+"=") }), name+"="+value)
+}
+
+// runSubcommand runs a command or what an alias stands for.
+func runSubcommand(p *kernel.Proc, args []string, extra config, depth int) error {
+	name := args[0]
+	if len(args) > 1 && (args[1] == "--help" || args[1] == "-h" && name != "grep") || name == "help" {
+		_, _ = p.Out().WriteString(usage) // Flush reports the error
+		return nil
 	}
-	sub, ok := subcommands()[args[0]]
+	c := &call{flags: make(map[string]string), values: make(map[string][]string)}
+	sub, ok := subcommands()[name]
 	if !ok {
-		return &failure{1, "git: '" + args[0] + "' is not supported in a virtual sandbox; `git --help' lists what this git can do"}
+		return runAlias(p, args, extra, depth)
 	}
-	c := &call{flags: make(map[string]string)}
-	if err := c.parseArguments(args[0], sub.options, args[1:]); err != nil {
+	if err := c.parseArguments(name, sub.options, args[1:]); err != nil {
 		return err
+	}
+	if sub.alone != nil {
+		conf := append(readConfig(p, p.Getenv("HOME")+"/.gitconfig"), extra...)
+		c.repository = &repository{p: p, conf: conf}
+		return sub.alone(c)
 	}
 	r, err := openRepository(p)
 	if err != nil {
-		if _, global := c.flags["--global"]; args[0] != "config" || !global {
+		global := name == "config" && c.has("--global", "--file", "-f") || name == "ls-remote" && len(c.args) > 0
+		if !global {
 			return err
 		}
 		r = &repository{p: p, conf: readConfig(p, p.Getenv("HOME")+"/.gitconfig")}
 	}
-	for name, value := range extra {
-		r.conf[name] = value
-	}
+	r.conf = append(r.conf, extra...)
 	c.repository = r
+	if sub.work && r.root == "" {
+		return newFatal("this operation must be run in a work tree")
+	}
 	return sub.run(c)
 }
 
-// parseArguments sorts the arguments of a command into options and operands.
+// runAlias runs what alias.NAME of the configuration stands for, or returns the error for an unknown command.
+func runAlias(p *kernel.Proc, args []string, extra config, depth int) error {
+	conf := readConfig(p, p.Getenv("HOME")+"/.gitconfig")
+	if r, err := openRepository(p); err == nil {
+		conf = r.conf
+	}
+	text, ok := append(conf, extra...).lookup("alias." + strings.ToLower(args[0]))
+	switch {
+	case !ok:
+		return errUnknownCommand(args[0])
+	case strings.HasPrefix(text, "!"):
+		return newFatal("alias '%s' runs a shell command, which this git does not: run it yourself: %s", args[0], text[1:])
+	case depth >= 10:
+		return newFatal("alias loop detected: expansion of '%s' does not terminate", args[0])
+	}
+	words, err := splitAlias(text)
+	if err != nil || len(words) == 0 {
+		return newFatal("bad alias.%s string: unclosed quote", args[0])
+	}
+	return runSubcommand(p, append(words, args[1:]...), extra, depth+1)
+}
+
+// splitAlias splits an alias at spaces; quotes and backslashes protect them.
+func splitAlias(text string) ([]string, error) {
+	var words []string
+	var word strings.Builder
+	open, quote := false, byte(0)
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote == 0 && (c == '"' || c == '\''):
+			quote, open = c, true
+		case c == '\\' && quote != '\'' && i+1 < len(text):
+			i++
+			word.WriteByte(text[i])
+			open = true
+		case quote == 0 && (c == ' ' || c == '\t' || c == '\n'):
+			if open {
+				words = append(words, word.String())
+				word.Reset()
+			}
+			open = false
+		default:
+			word.WriteByte(c)
+			open = true
+		}
+	}
+	if open {
+		words = append(words, word.String())
+	}
+	if quote != 0 {
+		return nil, errors.New("unclosed quote")
+	}
+	return words, nil
+}
+
+// parseArguments sorts the arguments of a command into options and operands. Options that end with = have a
+// value; those that are listed with and without it have one only if it is joined.
 func (c *call) parseArguments(name, options string, args []string) error {
 	known := strings.Fields(options)
 	for len(args) > 0 {
 		a := args[0]
 		args = args[1:]
+		long, value, joined := strings.Cut(a, "=")
+		if strings.HasPrefix(a, "--") && len(a) > 2 && !slices.Contains(known, long) && !slices.Contains(known, long+"=") {
+			long = completeOption(known, long)
+			if a = long; joined {
+				a += "=" + value
+			}
+		}
 		switch {
 		case a == "--":
 			c.paths, c.split = args, true
 			return nil
-		case len(a) < 2 || a[0] != '-':
+		case len(a) < 2 || a[0] != '-' || slices.Contains(known, "-*"):
 			c.args = append(c.args, a)
 		case slices.Contains(known, a):
-			c.flags[a] = ""
+			c.setFlag(a, "")
 		case slices.Contains(known, a+"=") && len(args) > 0:
 			c.setFlag(a, args[0])
 			args = args[1:]
-		case strings.HasPrefix(a, "--") && slices.Contains(known, cutBefore(a, "=")+"="):
-			c.setFlag(cutBefore(a, "="), a[len(cutBefore(a, "="))+1:])
+		case slices.Contains(known, a+"="):
+			return &failure{129, "error: option `" + strings.TrimLeft(a, "-") + "' requires a value"}
+		case strings.HasPrefix(a, "--") && joined && slices.Contains(known, long+"="):
+			c.setFlag(long, value)
 		case a[1] != '-' && slices.Contains(known, a[:2]+"="):
 			c.setFlag(a[:2], a[2:])
-		case name == "log" && strings.Trim(a[1:], "0123456789") == "":
-			c.flags["-n"] = a[1:]
-		case a[1] != '-' && len(a) > 2 && (slices.Contains(known, a[:2]) || slices.Contains(known, a[:2]+"=")):
+		case slices.Contains(known, "-n=") && strings.Trim(a[1:], "0123456789") == "":
+			c.setFlag("-n", a[1:])
+		case a[1] != '-' && len(a) > 2 && slices.Contains(known, a[:2]):
 			args = append([]string{a[:2], "-" + a[2:]}, args...)
 		default:
 			return &failure{129, "error: git " + name + " " + a + " is not supported here; `git --help' lists what this git can do"}
@@ -180,11 +237,27 @@ func (c *call) parseArguments(name, options string, args []string) error {
 	return nil
 }
 
+// completeOption returns the only known option that begins with a name, or the name.
+func completeOption(known []string, name string) string {
+	found := ""
+	for _, option := range known {
+		if option = strings.TrimSuffix(option, "="); strings.HasPrefix(option, name) && option != found {
+			if found != "" {
+				return name
+			}
+			found = option
+		}
+	}
+	return orDefault(found, name)
+}
+
 // setFlag sets an option; messages of several -m are paragraphs.
 func (c *call) setFlag(name, value string) {
 	if name == "--message" {
 		name = "-m"
 	}
+	c.order = append(c.order, name)
+	c.values[name] = append(c.values[name], value)
 	if old, ok := c.flags[name]; ok && name == "-m" {
 		value = old + "\n\n" + value
 	}
@@ -202,11 +275,8 @@ func (c *call) has(names ...string) bool {
 }
 
 // initRepository creates a repository.
-func initRepository(p *kernel.Proc, args []string, extra map[string]string) error {
-	c := &call{flags: make(map[string]string)}
-	if err := c.parseArguments("init", "-b= --initial-branch= -q --quiet", args); err != nil {
-		return err
-	}
+func (c *call) initRepository() error {
+	p := c.p
 	dir := "."
 	if len(c.args) > 0 {
 		dir = c.args[0]
@@ -218,35 +288,38 @@ func initRepository(p *kernel.Proc, args []string, extra map[string]string) erro
 	if err != nil {
 		return err
 	}
-	branch := c.flags["-b"] + c.flags["--initial-branch"]
-	if branch == "" {
-		if branch = extra["init.defaultbranch"]; branch == "" {
-			branch = readConfig(p, p.Getenv("HOME")+"/.gitconfig")["init.defaultbranch"]
-		}
-		if branch == "" {
-			branch = "master"
-		}
-	}
-	verb := "Initialized empty"
 	git := path.Join(root, ".git")
+	if c.has("--bare") {
+		git = root
+	}
+	branch := c.flags["-b"] + c.flags["--initial-branch"]
+	verb := "Initialized empty"
 	if _, err := p.Stat(git + "/HEAD"); err == nil {
 		verb = "Reinitialized existing"
-	} else {
-		for _, d := range []string{"/objects/info", "/objects/pack", "/refs/heads", "/refs/tags", "/info"} {
-			if err := p.MkdirAll(git+d, 0o777); err != nil {
-				return err
-			}
-		}
-		err = errors.Join(p.WriteFile(git+"/HEAD", []byte("ref: refs/heads/"+branch+"\n"), 0o644),
-			p.WriteFile(git+"/config", []byte("[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n"), 0o644))
-		if err != nil {
-			return err
-		}
+	} else if err := createGitDir(p, git, orDefault(branch, orDefault(c.conf.get("init.defaultbranch"), "master")), c.has("--bare")); err != nil {
+		return err
 	}
 	if !c.has("-q", "--quiet") {
 		_, _ = fmt.Fprintf(p.Out(), "%s Git repository in %s/\n", verb, git) // Flush reports the error
 	}
 	return nil
+}
+
+// createGitDir creates the directory of a repository without commits.
+func createGitDir(p *kernel.Proc, dir, branch string, bare bool) error {
+	if !isRefName(branch) {
+		return newFatal("invalid initial branch name: '%s'", branch)
+	}
+	for _, d := range []string{"/objects/info", "/objects/pack", "/refs/heads", "/refs/tags", "/info", "/hooks", "/branches"} {
+		if err := p.MkdirAll(dir+d, 0o777); err != nil {
+			return err
+		}
+	}
+	conf := fmt.Sprintf("[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = %t\n", bare)
+	if !bare {
+		conf += "\tlogallrefupdates = true\n"
+	}
+	return errors.Join(p.WriteFile(dir+"/HEAD", []byte("ref: refs/heads/"+branch+"\n"), 0o644), p.WriteFile(dir+"/config", []byte(conf), 0o644))
 }
 
 // relativePath returns an operand as a path of the repository; "" is its root.
@@ -265,53 +338,50 @@ func (c *call) relativePath(name string) (string, error) {
 	return rest, nil
 }
 
-// isBelow reports whether a file is a path or below it.
-func isBelow(name, dir string) bool {
-	return dir == "" || name == dir || strings.HasPrefix(name, dir+"/")
-}
-
-// selects reports whether one of the paths has the file; no paths have all.
-func selects(paths []string, name string) bool {
-	return len(paths) == 0 || slices.ContainsFunc(paths, func(dir string) bool { return isBelow(name, dir) })
-}
-
 // relativePaths converts operands to paths of the repository.
 func (c *call) relativePaths(args []string) ([]string, error) {
 	list := make([]string, 0, len(args))
 	for _, a := range args {
+		exclude := ""
+		for _, magic := range []string{":!", ":^", ":(exclude)"} {
+			if rest, ok := strings.CutPrefix(a, magic); ok {
+				exclude, a = ":!", rest
+			}
+		}
+		if rest, ok := strings.CutPrefix(a, ":/"); ok {
+			a = path.Join(c.root, rest)
+		}
+		if rest, ok := strings.CutPrefix(a, ":(top)"); ok {
+			a = path.Join(c.root, rest)
+		}
 		name, err := c.relativePath(a)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, name)
+		list = append(list, exclude+name)
 	}
 	return list, nil
 }
 
 // buildIdentity returns the name, address and time of an author or committer.
-func (c *call) buildIdentity(kind string) (string, error) {
-	name, mail := c.p.Getenv("GIT_"+kind+"_NAME"), c.p.Getenv("GIT_"+kind+"_EMAIL")
-	if name == "" {
-		name = c.conf["user.name"]
-	}
-	if mail == "" {
-		mail = c.conf["user.email"]
-	}
+func (r *repository) buildIdentity(kind string) (string, error) {
+	lower := strings.ToLower(kind)
+	name := orDefault(r.p.Getenv("GIT_"+kind+"_NAME"), orDefault(r.conf.get(lower+".name"), r.conf.get("user.name")))
+	mail := orDefault(r.p.Getenv("GIT_"+kind+"_EMAIL"), orDefault(r.conf.get(lower+".email"), orDefault(r.conf.get("user.email"), r.p.Getenv("EMAIL"))))
 	if name == "" || mail == "" {
-		return "", &failure{128, strings.ToUpper(kind[:1]) + strings.ToLower(kind[1:]) + " identity unknown\n\n*** Please tell me who you are.\n\nRun\n\n  git config --global user.email \"you@example.com\"\n  git config --global user.name \"Your Name\"\n\nto set your account's default identity.\nOmit --global to set the identity only in this repository.\n\nfatal: empty ident name (for <" + mail + ">) not allowed"}
+		return "", &failure{128, strings.ToUpper(kind[:1]) + lower[1:] + " identity unknown\n\n*** Please tell me who you are.\n\nRun\n\n  git config --global user.email \"you@example.com\"\n  git config --global user.name \"Your Name\"\n\nto set your account's default identity.\nOmit --global to set the identity only in this repository.\n\nfatal: empty ident name (for <" + mail + ">) not allowed"}
 	}
-	when := strconv.FormatInt(c.p.Now().Unix(), 10) + " +0000"
-	if date := c.p.Getenv("GIT_" + kind + "_DATE"); date != "" {
-		at, zone, _ := strings.Cut(strings.TrimPrefix(date, "@"), " ")
-		if _, err := strconv.ParseInt(at, 10, 64); err != nil {
-			return "", newFatal("invalid date format: %s (this git reads SECONDS ZONE)", date)
-		}
-		if zone == "" {
-			zone = "+0000"
-		}
-		when = at + " " + zone
+	clean := func(s string) string {
+		return strings.Trim(strings.NewReplacer("<", "", ">", "", "\n", "").Replace(s), " .,:;\"'\\")
 	}
-	return name + " <" + mail + "> " + when, nil
+	at := r.p.Now().In(datetime.LocalZone(r.p))
+	if date := r.p.Getenv("GIT_" + kind + "_DATE"); date != "" {
+		var ok bool
+		if at, ok = r.parseDate(date); !ok {
+			return "", newFatal("invalid date format: %s", date)
+		}
+	}
+	return formatIdentity(clean(name), clean(mail), at), nil
 }
 
 func formatMode(mode uint32) string { return strconv.FormatUint(uint64(mode), 8) }

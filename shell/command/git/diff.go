@@ -3,9 +3,12 @@ package git
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
@@ -14,11 +17,18 @@ import (
 type change struct {
 	name     string
 	old, new treeEntry
+	from     string // the old name of a renamed file
+	score    int    // its similarity
+	unmerged bool
 }
 
-// letter returns A, M, D or T.
+// letter returns A, M, D, R, T or U.
 func (c change) letter() string {
 	switch {
+	case c.unmerged:
+		return "U"
+	case c.from != "":
+		return "R"
 	case c.old.mode == 0:
 		return "A"
 	case c.new.mode == 0:
@@ -28,6 +38,9 @@ func (c change) letter() string {
 	}
 	return "M"
 }
+
+// oldName returns the name of the old side.
+func (c change) oldName() string { return orDefault(c.from, c.name) }
 
 // compareTrees returns the changes between two states, by name.
 func compareTrees(p *kernel.Proc, old, new map[string]treeEntry) []change {
@@ -43,171 +56,139 @@ func compareTrees(p *kernel.Proc, old, new map[string]treeEntry) []change {
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		p.Tick(2)
 		if old[name] != new[name] {
-			list = append(list, change{name, old[name], new[name]})
+			list = append(list, change{name: name, old: old[name], new: new[name]})
 		}
 	}
 	return list
 }
 
-// splitLines returns the lines of a text with their ends.
-func splitLines(p *kernel.Proc, b []byte) [][]byte {
-	n := bytes.Count(b, []byte{'\n'}) + 1
-	p.Alloc(int64(24 * n))
-	list := make([][]byte, 0, n)
-	for line := range bytes.Lines(b) {
-		list = append(list, line)
-	}
-	return list
-}
+// isBinary reports whether a text has a zero byte at its beginning.
+func isBinary(b []byte) bool { return bytes.IndexByte(b[:min(len(b), 8000)], 0) >= 0 }
 
-// edit is a run of lines that differ: a[a0:a1] was replaced by b[b0:b1].
-type edit struct{ a0, a1, b0, b1 int }
-
-// compareLines returns the edits from a to b, by Myers's algorithm. The trace of its search is charged; a
-// search of more than 2,000 edits gives up, and replaces everything between the equal ends.
-func compareLines(p *kernel.Proc, a, b [][]byte) []edit {
-	head := 0
-	for head < len(a) && head < len(b) && bytes.Equal(a[head], b[head]) {
-		head++
-	}
-	tail := 0
-	for tail < len(a)-head && tail < len(b)-head && bytes.Equal(a[len(a)-1-tail], b[len(b)-1-tail]) {
-		tail++
-	}
-	p.Tick(head + tail)
-	x, y := a[head:len(a)-tail], b[head:len(b)-tail]
-	if len(x) == 0 && len(y) == 0 {
-		return nil
-	}
-	whole := []edit{{head, len(a) - tail, head, len(b) - tail}}
-	if len(x) == 0 || len(y) == 0 {
-		return whole
-	}
-	steps := searchEdits(p, x, y)
-	if steps == nil {
-		return whole
-	}
-	return joinEdits(steps, a, b, head)
-}
-
-// searchEdits returns for each line of x and y whether it was removed or added, or nil for too many edits.
-func searchEdits(p *kernel.Proc, x, y [][]byte) *[2][]bool {
-	const most = 2000
-	limit := min(len(x)+len(y), most)
-	v := make([]int32, 2*limit+3)
-	p.Alloc(int64(4 * len(v)))
-	var trace [][]int32
-	for d := 0; d <= limit; d++ {
-		p.Alloc(int64(4 * (2*d + 3)))
-		trace = append(trace, slices.Clone(v[limit+1-d:limit+2+d]))
-		for k := -d; k <= d; k += 2 {
-			p.Tick(1)
-			at := v[limit+1+k-1] + 1
-			if k == -d || k != d && v[limit+1+k-1] < v[limit+1+k+1] {
-				at = v[limit+1+k+1]
-			}
-			for int(at) < len(x) && int(at)-k < len(y) && bytes.Equal(x[at], y[int(at)-k]) {
-				p.Tick(1)
-				at++
-			}
-			v[limit+1+k] = at
-			if int(at) >= len(x) && int(at)-k >= len(y) {
-				return traceBack(trace, len(x), len(y))
-			}
+// quotePath quotes a name as git does if it has control characters, quotes or bytes outside ASCII.
+func (r *repository) quotePath(name string) string {
+	ascii := r.conf.get("core.quotepath") != "false"
+	plain := true
+	for n := range len(name) {
+		if c := name[n]; c < ' ' || c == '"' || c == '\\' || c == 0x7f || c >= utf8.RuneSelf && ascii {
+			plain = false
 		}
 	}
-	return nil
-}
-
-// traceBack follows the search from its end to its beginning.
-func traceBack(trace [][]int32, n, m int) *[2][]bool {
-	changed := &[2][]bool{make([]bool, n), make([]bool, m)}
-	for d := len(trace) - 1; d > 0; d-- {
-		at := func(k int) int32 { // of the round before
-			if k < -d || k > d {
-				return -1
-			}
-			return trace[d][d+k]
-		}
-		k := n - m
-		down := k == -d || k != d && at(k-1) < at(k+1)
-		prev := k - 1
-		if down {
-			prev = k + 1
-		}
-		n0 := int(at(prev))
-		m0 := n0 - prev
-		if down {
-			changed[1][m0] = true
+	if plain {
+		return name
+	}
+	var b strings.Builder
+	b.WriteByte('"')
+	for n := range len(name) {
+		c := name[n]
+		if at := strings.IndexByte("\a\b\t\n\v\f\r\"\\", c); at >= 0 {
+			b.WriteString(`\` + string("abtnvfr\"\\"[at]))
+		} else if c < ' ' || c == 0x7f || c >= utf8.RuneSelf && ascii {
+			fmt.Fprintf(&b, `\%03o`, c)
 		} else {
-			changed[0][n0] = true
+			b.WriteByte(c)
 		}
-		n, m = n0, m0
 	}
-	return changed
-}
-
-// joinEdits joins changed lines to edits, each moved down as far as equal lines allow, as git does.
-func joinEdits(changed *[2][]bool, a, b [][]byte, head int) []edit {
-	slideDown(changed[0], a[head:])
-	slideDown(changed[1], b[head:])
-	var list []edit
-	i, j := 0, 0
-	for i < len(changed[0]) || j < len(changed[1]) {
-		i0, j0 := i, j
-		for i < len(changed[0]) && changed[0][i] {
-			i++
-		}
-		for j < len(changed[1]) && changed[1][j] {
-			j++
-		}
-		if i > i0 || j > j0 {
-			list = append(list, edit{head + i0, head + i, head + j0, head + j})
-		}
-		i, j = i+1, j+1
-	}
-	return list
-}
-
-// slideDown moves each run of changed lines down while its first line equals the line after it.
-func slideDown(changed []bool, lines [][]byte) {
-	for i := 0; i < len(changed); i++ {
-		if !changed[i] {
-			continue
-		}
-		end := i
-		for end < len(changed) && changed[end] {
-			end++
-		}
-		for end < len(changed) && !changed[end] && bytes.Equal(lines[i], lines[end]) {
-			changed[i], changed[end] = false, true
-			i, end = i+1, end+1
-			for end < len(changed) && changed[end] {
-				end++
-			}
-		}
-		i = end
-	}
+	return b.String() + `"`
 }
 
 // patch prints changes in one of git's formats.
 type patch struct {
-	r        *repository
-	stat     bool
-	names    bool
-	status   bool
-	work     bool // the new side is the working tree
-	added    int
-	removed  int
-	statRows [][3]any
+	r         *repository
+	stat      bool
+	shortStat bool
+	numStat   bool
+	names     bool
+	status    bool
+	summary   bool
+	raw       bool
+	text      bool // hunks, besides the formats above
+	quiet     bool
+	ignore    byte // 'w': all white space, 'b': its amount, 'e': at the end of lines
+	work      bool // the new side is the working tree
+	noRenames bool
+	zero      bool // names end with a zero byte
+	noPrefix  bool
+	binary    bool // binary files are printed as patches
+	full      bool // names of objects are not abbreviated
+	reverse   bool // the sides are exchanged
+	context   int
+	width     int
+	digits    int       // least width of numbers in the statistics
+	prefix    string    // of each line
+	to        io.Writer // instead of standard output
+	shown     func(string) string
+	added     int
+	removed   int
+	statRows  []statRow
+}
+
+// diffOptions are the options of commands that print changes.
+const diffOptions = " --stat --stat= --shortstat --numstat --name-only --name-status --summary --raw -p -u --patch --patch-with-stat -U= --unified= -w --ignore-all-space -b --ignore-space-change --ignore-space-at-eol -z --no-prefix -M -M= --find-renames --find-renames= --no-renames --color --color= --no-color --no-ext-diff --text -a --minimal --patience --histogram --diff-algorithm= --full-index --abbrev= --abbrev --binary --relative --diff-filter= -R --no-textconv --indent-heuristic "
+
+// newPatch returns the printer that the options of a command select; fallback is used without one.
+func (c *call) newPatch(fallback string) (*patch, error) {
+	f := &patch{
+		r: c.repository, stat: c.has("--stat", "--patch-with-stat"), shortStat: c.has("--shortstat"), numStat: c.has("--numstat"), names: c.has("--name-only"),
+		status: c.has("--name-status"), summary: c.has("--summary"), raw: c.has("--raw"), text: c.has("-p", "-u", "--patch", "--patch-with-stat", "-U", "--unified"),
+		zero: c.has("-z"), noPrefix: c.has("--no-prefix"), reverse: c.has("-R"), binary: c.has("--binary"), full: c.has("--full-index"), noRenames: c.has("--no-renames", "-R") || c.conf.get("diff.renames") == "false", context: 3, width: 80,
+	}
+	switch {
+	case c.has("-w", "--ignore-all-space"):
+		f.ignore = 'w'
+	case c.has("-b", "--ignore-space-change"):
+		f.ignore = 'b'
+	case c.has("--ignore-space-at-eol"):
+		f.ignore = 'e'
+	}
+	if text := c.flags["-U"] + c.flags["--unified"]; text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 0 {
+			return nil, newFatal("unified context: '%s' is not a number", text)
+		}
+		f.context = n
+	}
+	if n, err := strconv.Atoi(cutBefore(c.flags["--stat"], ",")); err == nil {
+		f.width = n
+	}
+	if !f.hasFormat() {
+		switch fallback {
+		case "patch":
+			f.text = true
+		case "stat":
+			f.stat = true
+		}
+	}
+	return f, nil
+}
+
+// hasFormat reports whether the printer prints anything.
+func (f *patch) hasFormat() bool {
+	return f.stat || f.shortStat || f.numStat || f.names || f.status || f.summary || f.raw || f.text
+}
+
+// filter applies the options that select changes.
+func (c *call) filter(list []change) []change {
+	letters := c.flags["--diff-filter"]
+	if letters == "" {
+		return list
+	}
+	return slices.DeleteFunc(list, func(ch change) bool {
+		if strings.ToLower(letters) == letters {
+			return strings.Contains(strings.ToUpper(letters), ch.letter())
+		}
+		return !strings.Contains(letters, ch.letter())
+	})
 }
 
 // readSide returns the text of a side of a change.
 func (f *patch) readSide(name string, e treeEntry, work bool) ([]byte, error) {
-	if e.mode == 0 {
+	switch {
+	case e.mode == 0:
 		return nil, nil
-	}
-	if work {
+	case e.mode == modeRepo:
+		return []byte("Subproject commit " + string(e.id) + "\n"), nil
+	case work:
 		b, _, err := f.r.readWorkFile(name)
 		return b, err
 	}
@@ -215,8 +196,38 @@ func (f *patch) readSide(name string, e treeEntry, work bool) ([]byte, error) {
 	return b, err
 }
 
-// printAll prints all changes.
+// printAll finds renames, unless they are switched off, and prints all changes.
 func (f *patch) printAll(list []change) error {
+	if !f.noRenames {
+		var err error
+		list, err = f.r.findRenames(list, func(c change) ([]byte, error) { return f.readSide(c.name, c.new, f.work) })
+		if err != nil {
+			return err
+		}
+	}
+	if f.raw {
+		for _, c := range list {
+			f.printRaw(c)
+		}
+	}
+	if f.names || f.status {
+		for _, c := range list {
+			f.printName(c)
+		}
+		return nil
+	}
+	if err := f.printNumbers(list); err != nil {
+		return err
+	}
+	if f.summary {
+		f.printModes(list)
+	}
+	if !f.text {
+		return nil
+	}
+	if f.stat || f.shortStat || f.numStat || f.raw || f.summary {
+		f.printf("\n")
+	}
 	for _, c := range list {
 		mark := f.r.p.Charged()
 		if err := f.printChange(c); err != nil {
@@ -224,104 +235,261 @@ func (f *patch) printAll(list []change) error {
 		}
 		f.r.p.Free(f.r.p.Charged() - mark)
 	}
+	return nil
+}
+
+// printNumbers prints the statistics.
+func (f *patch) printNumbers(list []change) error {
+	if !f.stat && !f.shortStat && !f.numStat || len(list) == 0 {
+		return nil
+	}
+	if err := f.countAll(list); err != nil {
+		return err
+	}
+	if f.numStat {
+		for _, row := range f.statRows {
+			if row.binary {
+				f.printf("-\t-\t%s%s", row.name, f.lineEnd())
+			} else {
+				f.printf("%d\t%d\t%s%s", row.added, row.removed, row.name, f.lineEnd())
+			}
+		}
+	}
 	if f.stat {
 		f.printStat()
+	}
+	if f.stat || f.shortStat {
+		f.printTotal()
+	}
+	return nil
+}
+
+// countAll fills the rows of the statistics.
+func (f *patch) countAll(list []change) error {
+	f.statRows, f.added, f.removed = nil, 0, 0
+	for _, c := range list {
+		mark := f.r.p.Charged()
+		if err := f.countChange(c); err != nil {
+			return err
+		}
+		f.r.p.Free(f.r.p.Charged() - mark)
+		f.r.p.Alloc(int64(len(c.name)) + 100)
+	}
+	return nil
+}
+
+func (f *patch) lineEnd() string {
+	if f.zero {
+		return "\x00"
+	}
+	return "\n"
+}
+
+// printf prints to standard output, which reports errors when it is flushed.
+func (f *patch) printf(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if f.prefix != "" {
+		body := strings.TrimSuffix(text, "\n")
+		text = f.prefix + strings.ReplaceAll(body, "\n", "\n"+f.prefix) + text[len(body):]
+	}
+	_, _ = io.WriteString(f.out(), text)
+}
+
+func (f *patch) out() io.Writer {
+	if f.to != nil {
+		return f.to
+	}
+	return f.r.p.Out()
+}
+
+func (f *patch) show(name string) string {
+	if f.shown != nil {
+		name = f.shown(name)
+	}
+	if f.zero {
+		return name
+	}
+	return f.r.quotePath(name)
+}
+
+// printRaw prints modes and objects of a change.
+func (f *patch) printRaw(c change) {
+	short := func(e treeEntry) string { return (e.id + zeroID)[:7].short() }
+	letter := c.letter()
+	new := short(c.new)
+	if c.from != "" {
+		letter = fmt.Sprintf("R%03d", c.score*100/mostSimilar)
+	}
+	if f.work {
+		new = zeroID.short()
+	}
+	name := f.show(c.name)
+	if c.from != "" {
+		name = f.show(c.from) + "\t" + name
+	}
+	f.printf(":%06o %06o %s %s %s\t%s%s", c.old.mode, c.new.mode, short(c.old), new, letter, name, f.lineEnd())
+}
+
+func (f *patch) printName(c change) {
+	tab := "\t"
+	if f.zero {
+		tab = "\x00"
+	}
+	switch {
+	case f.names:
+		f.printf("%s%s", f.show(c.name), f.lineEnd())
+	case c.from != "":
+		f.printf("R%03d%s%s%s%s%s", c.score*100/mostSimilar, tab, f.show(c.from), tab, f.show(c.name), f.lineEnd())
+	default:
+		f.printf("%s%s%s%s", c.letter(), tab, f.show(c.name), f.lineEnd())
+	}
+}
+
+// readBoth returns the lines of both sides and the edits between them.
+func (f *patch) readBoth(c change) (old, new []byte, a, b [][]byte, edits []edit, binary bool, err error) {
+	if old, err = f.readSide(c.oldName(), c.old, f.work && f.reverse); err != nil {
+		return
+	}
+	if new, err = f.readSide(c.name, c.new, f.work && !f.reverse); err != nil {
+		return
+	}
+	if binary = isBinary(old) || isBinary(new); binary {
+		return
+	}
+	a, b = splitLines(f.r.p, old), splitLines(f.r.p, new)
+	edits = compareLines(f.r.p, a, b, f.cleaner())
+	return
+}
+
+// cleaner returns the function that makes lines equal which differ in ignored white space.
+func (f *patch) cleaner() func([]byte) []byte {
+	switch f.ignore {
+	case 'w':
+		return func(line []byte) []byte { return bytes.Join(bytes.Fields(line), nil) }
+	case 'b':
+		return func(line []byte) []byte {
+			clean := bytes.Join(bytes.Fields(line), []byte(" "))
+			if len(line) > 0 && len(clean) > 0 && (line[0] == ' ' || line[0] == '\t') {
+				clean = append([]byte(" "), clean...)
+			}
+			return clean
+		}
+	case 'e':
+		return func(line []byte) []byte { return bytes.TrimRight(line, " \t\r\n") }
 	}
 	return nil
 }
 
 func (f *patch) printChange(c change) error {
-	out := f.r.p.Out()
-	switch {
-	case f.names:
-		_, _ = fmt.Fprintln(out, c.name) // Flush reports the error, as of all writes
-		return nil
-	case f.status:
-		_, _ = fmt.Fprintf(out, "%s\t%s\n", c.letter(), c.name)
+	if c.unmerged {
+		f.printf("* Unmerged path %s\n", f.show(c.name))
 		return nil
 	}
-	old, err := f.readSide(c.name, c.old, false)
+	if c.old.mode != 0 && c.new.mode != 0 && c.old.mode&0o170000 != c.new.mode&0o170000 {
+		gone, come := c, c
+		gone.new, come.old = treeEntry{}, treeEntry{}
+		if err := f.printChange(gone); err != nil {
+			return err
+		}
+		return f.printChange(come)
+	}
+	old, new, a, b, edits, binary, err := f.readBoth(c)
 	if err != nil {
 		return err
 	}
-	new, err := f.readSide(c.name, c.new, f.work)
-	if err != nil {
-		return err
-	}
-	binary := bytes.IndexByte(old[:min(len(old), 8000)], 0) >= 0 || bytes.IndexByte(new[:min(len(new), 8000)], 0) >= 0
-	a, b := splitLines(f.r.p, old), splitLines(f.r.p, new)
-	var edits []edit
-	if !binary {
-		edits = compareLines(f.r.p, a, b)
-	}
-	if f.stat {
-		f.countChange(c, edits, binary, len(old), len(new))
+	if f.ignore != 0 && len(edits) == 0 && !binary && c.old.mode == c.new.mode && c.from == "" {
 		return nil
 	}
-	f.printHead(c)
+	f.printHead(c, binary && f.binary || f.full)
+	from, to := f.sideName("a/", c.oldName(), c.old), f.sideName("b/", c.name, c.new)
 	switch {
+	case binary && !bytes.Equal(old, new) && f.binary:
+		return f.printBinary(old, new)
 	case binary && !bytes.Equal(old, new):
-		_, _ = fmt.Fprintf(out, "Binary files %s and %s differ\n", sideName("a/", c.name, c.old), sideName("b/", c.name, c.new))
+		f.printf("Binary files %s and %s differ\n", from, to)
 	case len(edits) > 0:
-		_, _ = fmt.Fprintf(out, "--- %s\n+++ %s\n", sideName("a/", c.name, c.old), sideName("b/", c.name, c.new))
+		f.printf("--- %s\n+++ %s\n", from+spaceMark(from), to+spaceMark(to))
 		f.printHunks(a, b, edits)
 	}
 	return nil
 }
 
-func sideName(prefix, name string, e treeEntry) string {
+// spaceMark returns the tab that ends a name with spaces in the lines --- and +++.
+func spaceMark(name string) string {
+	if strings.Contains(name, " ") {
+		return "\t"
+	}
+	return ""
+}
+
+func (f *patch) sideName(prefix, name string, e treeEntry) string {
 	if e.mode == 0 {
 		return "/dev/null"
 	}
-	return prefix + name
+	return f.prefixed(prefix, name)
+}
+
+func (f *patch) prefixed(prefix, name string) string {
+	switch {
+	case f.noPrefix:
+		prefix = ""
+	case f.reverse && prefix != "":
+		prefix = map[string]string{"a/": "b/", "b/": "a/"}[prefix]
+	}
+	if f.shown != nil {
+		name = f.shown(name)
+	}
+	return f.r.quotePath(prefix + name)
 }
 
 // printHead prints the lines above the hunks of a file.
-func (f *patch) printHead(c change) {
-	out := f.r.p.Out()
-	_, _ = fmt.Fprintf(out, "diff --git a/%s b/%s\n", c.name, c.name)
-	zero := id(strings.Repeat("0", 40))
+func (f *patch) printHead(c change, full bool) {
+	f.printf("diff --git %s %s\n", f.prefixed("a/", c.oldName()), f.prefixed("b/", c.name))
 	old, new := c.old.id, c.new.id
 	mode := ""
 	switch {
 	case c.old.mode == 0:
-		old = zero
-		_, _ = fmt.Fprintf(out, "new file mode %06o\n", c.new.mode)
+		old = zeroID
+		f.printf("new file mode %06o\n", c.new.mode)
 	case c.new.mode == 0:
-		new = zero
-		_, _ = fmt.Fprintf(out, "deleted file mode %06o\n", c.old.mode)
+		new = zeroID
+		f.printf("deleted file mode %06o\n", c.old.mode)
 	case c.old.mode != c.new.mode:
-		_, _ = fmt.Fprintf(out, "old mode %06o\nnew mode %06o\n", c.old.mode, c.new.mode)
+		f.printf("old mode %06o\nnew mode %06o\n", c.old.mode, c.new.mode)
 	default:
 		mode = fmt.Sprintf(" %06o", c.new.mode)
 	}
-	if old != new {
-		_, _ = fmt.Fprintf(out, "index %s..%s%s\n", old.short(), new.short(), mode)
+	if c.from != "" {
+		f.printf("similarity index %d%%\nrename from %s\nrename to %s\n", c.score*100/mostSimilar, f.show(c.from), f.show(c.name))
+	}
+	switch {
+	case old != new && full:
+		f.printf("index %s..%s%s\n", old, new, mode)
+	case old != new:
+		f.printf("index %s..%s%s\n", old.short(), new.short(), mode)
 	}
 }
 
-// printHunks prints edits with three lines of context.
+// printHunks prints edits with lines of context.
 func (f *patch) printHunks(a, b [][]byte, edits []edit) {
-	const context = 3
 	for len(edits) > 0 {
 		n := 1
-		for n < len(edits) && edits[n].a0-edits[n-1].a1 <= 2*context {
+		for n < len(edits) && edits[n].a0-edits[n-1].a1 <= 2*f.context {
 			n++
 		}
 		hunk := edits[:n]
 		edits = edits[n:]
-		a0, a1 := max(0, hunk[0].a0-context), min(len(a), hunk[n-1].a1+context)
-		b0, b1 := max(0, hunk[0].b0-context), min(len(b), hunk[n-1].b1+context)
-		out := f.r.p.Out()
-		_, _ = fmt.Fprintf(out, "@@ -%s +%s @@%s\n", formatSpan(a0, a1), formatSpan(b0, b1), findHeading(f.r.p, a[:a0]))
-		at := a0
+		a0, a1 := max(0, hunk[0].a0-f.context), min(len(a), hunk[n-1].a1+f.context)
+		b0, b1 := max(0, hunk[0].b0-f.context), min(len(b), hunk[n-1].b1+f.context)
+		f.printf("@@ -%s +%s @@%s\n", formatSpan(a0, a1), formatSpan(b0, b1), findHeading(f.r.p, a[:a0]))
+		at := b0
 		for _, e := range hunk {
-			f.printLines(' ', a[at:e.a0])
+			f.printLines(' ', b[at:e.b0])
 			f.printLines('-', a[e.a0:e.a1])
 			f.printLines('+', b[e.b0:e.b1])
-			at = e.a1
+			at = e.b1
 		}
-		f.printLines(' ', a[at:a1])
+		f.printLines(' ', b[at:b1])
 	}
 }
 
@@ -347,81 +515,13 @@ func findHeading(p *kernel.Proc, above [][]byte) string {
 }
 
 func (f *patch) printLines(sign byte, lines [][]byte) {
-	out := f.r.p.Out()
+	out := f.out()
+	head := append([]byte(f.prefix), sign)
 	for _, line := range lines {
-		_ = out.WriteByte(sign)
+		_, _ = out.Write(head) // Flush reports the error, as of all writes
 		_, _ = out.Write(line)
 		if line[len(line)-1] != '\n' {
-			_, _ = out.WriteString("\n\\ No newline at end of file\n")
+			_, _ = io.WriteString(out, "\n"+f.prefix+"\\ No newline at end of file\n")
 		}
 	}
-}
-
-// countChange adds a change to the statistics.
-func (f *patch) countChange(c change, edits []edit, binary bool, old, new int) {
-	added, removed := 0, 0
-	for _, e := range edits {
-		added, removed = added+e.b1-e.b0, removed+e.a1-e.a0
-	}
-	f.added, f.removed = f.added+added, f.removed+removed
-	if binary {
-		f.statRows = append(f.statRows, [3]any{c.name, old, fmt.Sprintf("Bin %d -> %d bytes", old, new)})
-		return
-	}
-	f.statRows = append(f.statRows, [3]any{c.name, added, removed})
-}
-
-// printStat prints the statistics, 80 columns wide.
-func (f *patch) printStat() {
-	out := f.r.p.Out()
-	if len(f.statRows) == 0 {
-		return
-	}
-	width, most, digits := 0, 0, 0
-	for _, row := range f.statRows {
-		width = max(width, len(row[0].(string)))
-		if n, ok := row[2].(int); ok {
-			most = max(most, row[1].(int)+n)
-		} else {
-			digits = 3 // as wide as Bin
-		}
-	}
-	digits = max(digits, len(fmt.Sprint(most)))
-	room := max(80-width-digits-5, 10)
-	for _, row := range f.statRows {
-		n, ok := row[2].(int)
-		if !ok {
-			_, _ = fmt.Fprintf(out, " %-*s | %s\n", width, row[0], row[2])
-			continue
-		}
-		add, del := row[1].(int), n
-		if most > room {
-			total := max((add+del)*room/most, 1)
-			add = (add*total + (add+del)/2) / max(add+del, 1)
-			del = total - add
-		}
-		_, _ = fmt.Fprintf(out, " %-*s | %*d %s%s\n", width, row[0], digits, row[1].(int)+n, strings.Repeat("+", add), strings.Repeat("-", del))
-	}
-	f.printTotal()
-}
-
-// printTotal prints the last line of the statistics.
-func (f *patch) printTotal() {
-	plural := func(n int, one string) string {
-		if n == 1 {
-			return fmt.Sprintf("%d %s", n, one)
-		}
-		if before, after, ok := strings.Cut(one, "("); ok {
-			return fmt.Sprintf("%d %ss(%s", n, before, after)
-		}
-		return fmt.Sprintf("%d %ss", n, one)
-	}
-	text := " " + plural(len(f.statRows), "file") + " changed"
-	if f.added > 0 || f.removed == 0 {
-		text += ", " + plural(f.added, "insertion(") + "+)"
-	}
-	if f.removed > 0 || f.added == 0 {
-		text += ", " + plural(f.removed, "deletion(") + "-)"
-	}
-	_, _ = fmt.Fprintln(f.r.p.Out(), text)
 }

@@ -194,7 +194,7 @@ func TestBombs(t *testing.T) {
 func TestRefused(t *testing.T) {
 	s := commandtest.New(t, "/w")
 	for line, want := range map[string]string{
-		"git rebase main": "git: 'rebase' is not supported in a virtual sandbox; `git --help' lists", "git clone https://example.com/x": "'clone' is not supported", "git --frob log": "unknown option: --frob",
+		"git frobnicate": "git: 'frobnicate' is not a git command that works in a virtual sandbox. See 'git --help'.", "git clone https://example.com/x": "this sandbox has no network", "git --frob log": "unknown option: --frob",
 	} {
 		if o := s.Exec("", commandtest.SplitWords(line)...); o.Code == 0 || !strings.Contains(o.Stderr, want) {
 			t.Errorf("%s: %d %q", line, o.Code, o.Stderr)

@@ -1,26 +1,11 @@
 package git
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
-
-// changesOf returns the changes of a commit against its first parent.
-func (r *repository) changesOf(c *commit) ([]change, error) {
-	old, new := make(map[string]treeEntry), make(map[string]treeEntry)
-	if len(c.parents) > 0 {
-		if err := r.readTree(c.parents[0], "", old); err != nil {
-			return nil, err
-		}
-	}
-	if err := r.readTree(c.tree, "", new); err != nil {
-		return nil, err
-	}
-	return compareTrees(r.p, old, new), nil
-}
 
 // splitIdentity returns the name, address and time of an author line.
 func splitIdentity(line string) (name, mail string, at time.Time) {
@@ -32,37 +17,109 @@ func splitIdentity(line string) (name, mail string, at time.Time) {
 	return name, mail, time.Unix(n, 0).In(time.FixedZone(zone, (z/100*60+z%100)*60))
 }
 
-// formatDate returns the time of an author line as git log prints it.
-func formatDate(line string) string {
-	_, _, at := splitIdentity(line)
-	return at.Format("Mon Jan 2 15:04:05 2006 -0700")
+// commitTime returns the time of a commit in seconds.
+func (k *commit) commitTime() int64 {
+	_, _, at := splitIdentity(k.committer)
+	return at.Unix()
+}
+
+// queuedCommit is a commit that waits for its visit.
+type queuedCommit struct {
+	c  *commit
+	at int64
+}
+
+// commitQueue is commits to visit, the newest first and the first of equal ones first.
+type commitQueue []queuedCommit
+
+func (q *commitQueue) push(k *commit) {
+	at := k.commitTime()
+	n, _ := slices.BinarySearchFunc(*q, at, func(e queuedCommit, at int64) int {
+		if e.at >= at {
+			return -1
+		}
+		return 1
+	})
+	*q = slices.Insert(*q, n, queuedCommit{k, at})
+}
+
+func (q *commitQueue) pop() *commit {
+	k := (*q)[0].c
+	*q = (*q)[1:]
+	return k
+}
+
+// readCached reads a commit, or returns the one that was read before.
+func (r *repository) readCached(i id) (*commit, error) {
+	if k := r.commits[i]; k != nil {
+		return k, nil
+	}
+	k, err := r.readCommit(i)
+	if err != nil {
+		return nil, err
+	}
+	if r.commits == nil {
+		r.commits = make(map[id]*commit)
+	}
+	r.p.Alloc(int64(len(k.message)+len(k.author)+len(k.committer)) + 300)
+	r.commits[i] = k
+	return k, nil
 }
 
 // walkHistory calls visit for a commit and its ancestors, newest first, until it returns false.
 func (r *repository) walkHistory(starts []id, visit func(*commit) (bool, error)) error {
-	seen := make(map[id]bool)
-	type node struct {
-		c  *commit
-		at int64
+	return r.walkSelected(starts, nil, func(k *commit) ([]id, bool, error) {
+		more, err := visit(k)
+		return k.parents, more, err
+	})
+}
+
+// walkRange is walkHistory without the commits that can be reached from others.
+func (r *repository) walkRange(starts, without []id, visit func(*commit) (bool, error)) error {
+	hidden, err := r.collectAncestors(without)
+	if err != nil {
+		return err
 	}
-	var queue []node
+	return r.walkSelected(starts, hidden, func(k *commit) ([]id, bool, error) {
+		more, err := visit(k)
+		return k.parents, more, err
+	})
+}
+
+// collectAncestors returns commits and all their ancestors.
+func (r *repository) collectAncestors(starts []id) (map[id]bool, error) {
+	found := make(map[id]bool)
+	if len(starts) == 0 {
+		return found, nil
+	}
+	err := r.walkHistory(starts, func(k *commit) (bool, error) {
+		r.p.Alloc(96)
+		found[k.id] = true
+		return true, nil
+	})
+	return found, err
+}
+
+// walkSelected calls visit for commits that are not hidden, newest first; it returns the parents to go on with.
+func (r *repository) walkSelected(starts []id, hidden map[id]bool, visit func(*commit) ([]id, bool, error)) error {
+	seen := make(map[id]bool)
+	var queue commitQueue
 	push := func(i id) error {
-		if i == "" || seen[i] {
+		if i == "" || seen[i] || hidden[i] {
 			return nil
 		}
 		r.p.Alloc(128)
 		seen[i] = true
-		c, err := r.readCommit(i)
+		k, err := r.readCached(i)
 		if err != nil {
 			return err
 		}
-		_, _, at := splitIdentity(c.committer)
-		n := len(queue)
-		for n > 0 && queue[n-1].at < at.Unix() {
-			r.p.Tick(1)
-			n--
+		if k.id != i && (seen[k.id] || hidden[k.id]) {
+			return nil
 		}
-		queue = slices.Insert(queue, n, node{c, at.Unix()})
+		seen[k.id] = true
+		r.p.Tick(2 + len(queue)>>6)
+		queue.push(k)
 		return nil
 	}
 	for _, i := range starts {
@@ -71,12 +128,12 @@ func (r *repository) walkHistory(starts []id, visit func(*commit) (bool, error))
 		}
 	}
 	for len(queue) > 0 {
-		c := queue[0].c
-		queue = queue[1:]
-		if more, err := visit(c); err != nil || !more {
+		k := queue.pop()
+		parents, more, err := visit(k)
+		if err != nil || !more {
 			return err
 		}
-		for _, i := range c.parents {
+		for _, i := range parents {
 			if err := push(i); err != nil {
 				return err
 			}
@@ -85,246 +142,210 @@ func (r *repository) walkHistory(starts []id, visit func(*commit) (bool, error))
 	return nil
 }
 
-// printLog prints commits, newest first.
-func (c *call) printLog() error {
-	if c.has("--graph") {
-		return newFatal("git log --graph is not supported here; use --oneline")
+// readShallow returns the commits whose parents a shallow clone lacks.
+func (r *repository) readShallow() map[id]bool {
+	if r.shallowRead {
+		return r.shallow
 	}
-	most := -1
-	if text := c.flags["-n"] + c.flags["--max-count"]; text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return newFatal("'%s': not an integer", text)
-		}
-		most = n
-	}
-	starts, paths, err := c.logRange()
+	r.shallowRead, r.shallow = true, nil
+	b, err := r.p.ReadFile(r.common + "/shallow")
 	if err != nil {
-		return err
-	}
-	var list []*commit
-	err = c.walkHistory(starts, func(k *commit) (bool, error) {
-		if most >= 0 && len(list) >= most {
-			return false, nil
-		}
-		if c.has("--no-merges") && len(k.parents) > 1 {
-			return true, nil
-		}
-		if len(paths) > 0 {
-			changes, err := c.changesOf(k)
-			if err != nil || !slices.ContainsFunc(changes, func(ch change) bool { return selects(paths, ch.name) }) {
-				return true, err
-			}
-		}
-		list = append(list, k)
-		return true, nil
-	})
-	if err != nil {
-		return err
-	}
-	if c.has("--reverse") {
-		slices.Reverse(list)
-	}
-	for n, k := range list {
-		if err := c.printCommit(k, paths, n > 0, false); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// logRange returns the commits to start from, and the paths.
-func (c *call) logRange() (starts []id, paths []string, err error) {
-	operands := c.args
-	for len(operands) > 0 {
-		if strings.Contains(operands[0], "..") {
-			return nil, nil, newFatal("ranges of revisions are not supported here: '%s'", operands[0])
-		}
-		at, err := c.resolveRevision(operands[0])
-		if err != nil {
-			if _, serr := c.p.Lstat(operands[0]); serr == nil {
-				break
-			}
-			return nil, nil, err
-		}
-		starts, operands = append(starts, at), operands[1:]
-	}
-	branch, at := c.readHead()
-	if len(starts) == 0 {
-		if at == "" {
-			return nil, nil, newFatal("your current branch '%s' does not have any commits yet", branch)
-		}
-		starts = []id{at}
-	}
-	if c.has("--all") {
-		for _, prefix := range []string{"refs/heads/", "refs/tags/", "refs/remotes/"} {
-			for _, name := range c.listRefs(prefix) {
-				starts = append(starts, c.peelTag(c.readRef(prefix+name)))
-			}
-		}
-	}
-	paths, err = c.relativePaths(append(operands, c.paths...))
-	return starts, paths, err
-}
-
-// printCommit prints a commit in the chosen format; later means that others came before it.
-func (c *call) printCommit(k *commit, paths []string, later, show bool) error {
-	out := c.p.Out()
-	format := c.flags["--format"] + c.flags["--pretty"]
-	f := &patch{r: c.repository, stat: c.has("--stat"), names: c.has("--name-only"), status: c.has("--name-status")}
-	changes := f.stat || f.names || f.status || c.has("-p", "--patch") || show && !c.has("-s", "--no-patch")
-	short := c.has("--oneline") || format == "oneline"
-	switch {
-	case c.has("--oneline"):
-		_, _ = fmt.Fprintf(out, "%s %s\n", k.id.short(), cutBefore(k.message, "\n")) // Flush reports the error, as of all writes
-	case format == "oneline":
-		_, _ = fmt.Fprintf(out, "%s %s\n", k.id, cutBefore(k.message, "\n"))
-	case strings.Contains(format, "%"):
-		text, err := expandFormat(strings.TrimPrefix(strings.TrimPrefix(format, "tformat:"), "format:"), k)
-		if err != nil {
-			return err
-		}
-		_, _ = fmt.Fprintln(out, text)
-	case format == "" || format == "medium":
-		if later {
-			_, _ = fmt.Fprintln(out)
-		}
-		name, mail, _ := splitIdentity(k.author)
-		merge := ""
-		if len(k.parents) > 1 {
-			merge = "Merge: " + k.parents[0].short() + " " + k.parents[1].short() + "\n"
-		}
-		_, _ = fmt.Fprintf(out, "commit %s\n%sAuthor: %s <%s>\nDate:   %s\n\n", k.id, merge, name, mail, formatDate(k.author))
-		for line := range strings.SplitSeq(strings.TrimRight(k.message, "\n"), "\n") {
-			_, _ = fmt.Fprintf(out, "    %s\n", line)
-		}
-	default:
-		return newFatal("invalid --pretty format: %s (this git knows oneline, medium and formats with %%)", format)
-	}
-	if !changes || len(k.parents) > 1 {
 		return nil
 	}
-	list, err := c.changesOf(k)
-	if err != nil {
-		return err
+	r.shallow = make(map[id]bool)
+	for line := range strings.Lines(string(b)) {
+		r.p.Alloc(96)
+		r.shallow[id(strings.TrimSpace(line))] = true
 	}
-	list = slices.DeleteFunc(list, func(ch change) bool { return !selects(paths, ch.name) })
-	if !short && len(list) > 0 {
-		_, _ = fmt.Fprintln(out)
-	}
-	return f.printAll(list)
+	return r.shallow
 }
 
-// expandFormat expands a format such as "%h %an %s".
-func expandFormat(format string, k *commit) (string, error) {
-	var b strings.Builder
-	for i := 0; i < len(format); i++ {
-		if format[i] != '%' || i+1 == len(format) {
-			b.WriteByte(format[i])
-			continue
-		}
-		i++
-		subject, body, _ := strings.Cut(strings.TrimRight(k.message, "\n"), "\n\n")
-		switch format[i] {
-		case 'H':
-			b.WriteString(string(k.id))
-		case 'h':
-			b.WriteString(k.id.short())
-		case 'T':
-			b.WriteString(string(k.tree))
-		case 'P', 'p':
-			for n, parent := range k.parents {
-				if n > 0 {
-					b.WriteByte(' ')
-				}
-				if format[i] == 'p' {
-					parent = id(parent.short())
-				}
-				b.WriteString(string(parent))
-			}
-		case 's':
-			b.WriteString(strings.ReplaceAll(subject, "\n", " "))
-		case 'b':
-			if body != "" {
-				b.WriteString(body + "\n")
-			}
-		case 'B':
-			b.WriteString(k.message)
-		case 'n':
-			b.WriteByte('\n')
-		case '%':
-			b.WriteByte('%')
-		case 'a', 'c':
-			line := k.author
-			if format[i] == 'c' {
-				line = k.committer
-			}
-			if i++; i == len(format) {
-				return "", newFatal("incomplete format")
-			}
-			if err := expandIdentity(&b, line, format[i]); err != nil {
-				return "", err
-			}
-		default:
-			return "", newFatal("%%%c is not supported here in a format", format[i])
+// sortTopologically orders commits so that no parent comes before its children, and keeps lines of history
+// together, as git's --topo-order does.
+func (r *repository) sortTopologically(list []*commit) []*commit {
+	r.p.Alloc(int64(len(list)) * 160)
+	children := make(map[id]int, len(list))
+	byID := make(map[id]*commit, len(list))
+	for _, k := range list {
+		byID[k.id] = k
+	}
+	for _, k := range list {
+		for _, parent := range k.parents {
+			children[parent]++
 		}
 	}
-	return b.String(), nil
+	var stack, sorted []*commit
+	for _, k := range slices.Backward(list) {
+		if children[k.id] == 0 {
+			stack = append(stack, k)
+		}
+	}
+	for len(stack) > 0 {
+		r.p.Tick(2)
+		k := stack[len(stack)-1]
+		stack = stack[:len(stack)-1]
+		sorted = append(sorted, k)
+		for _, parent := range k.parents {
+			if children[parent]--; children[parent] == 0 && byID[parent] != nil {
+				stack = append(stack, byID[parent])
+			}
+		}
+	}
+	return sorted
 }
 
-func expandIdentity(b *strings.Builder, line string, what byte) error {
-	name, mail, at := splitIdentity(line)
-	switch what {
-	case 'n':
-		b.WriteString(name)
-	case 'e':
-		b.WriteString(mail)
-	case 'd':
-		b.WriteString(formatDate(line))
-	case 't':
-		b.WriteString(strconv.FormatInt(at.Unix(), 10))
-	case 'I':
-		b.WriteString(at.Format("2006-01-02T15:04:05-07:00"))
-	case 'i':
-		b.WriteString(at.Format("2006-01-02 15:04:05 -0700"))
-	case 's':
-		b.WriteString(at.Format("2006-01-02"))
-	default:
-		return newFatal("%%a%c is not supported here in a format", what)
-	}
-	return nil
-}
+// The marks of a search for merge bases.
+const (
+	fromOne = 1 << iota
+	fromTwo
+	isStale
+	isResult
+)
 
-// showRevision prints a commit with its changes, or a file of one.
-func (c *call) showRevision() error {
-	rev := "HEAD"
-	if len(c.args) > 0 {
-		rev = c.args[0]
+// findMergeBases returns the best common ancestors of two commits, newest first.
+func (r *repository) findMergeBases(one, two id) ([]id, error) {
+	if one == two {
+		return []id{one}, nil
 	}
-	if at, name, ok := strings.Cut(rev, ":"); ok {
-		i, err := c.resolveRevision(orHead(at))
+	marks := map[id]int{}
+	var queue commitQueue
+	push := func(i id, mark int) error {
+		if marks[i]&mark == mark {
+			return nil
+		}
+		k, err := r.readCached(i)
 		if err != nil {
 			return err
 		}
-		files := make(map[string]treeEntry)
-		if err := c.readTree(i, "", files); err != nil {
+		r.p.Alloc(128)
+		r.p.Tick(2)
+		marks[i] |= mark
+		queue.push(k)
+		return nil
+	}
+	if err := push(one, fromOne); err != nil {
+		return nil, err
+	}
+	if err := push(two, fromTwo); err != nil {
+		return nil, err
+	}
+	var found []id
+	for slices.ContainsFunc(queue, func(e queuedCommit) bool { return marks[e.c.id]&isStale == 0 }) {
+		r.p.Tick(len(queue)>>4 + 1)
+		k := queue.pop()
+		mark := marks[k.id] & (fromOne | fromTwo | isStale)
+		if mark == fromOne|fromTwo {
+			if marks[k.id]&isResult == 0 {
+				marks[k.id] |= isResult
+				found = append(found, k.id)
+			}
+			mark |= isStale
+		}
+		for _, parent := range k.parents {
+			if err := push(parent, mark); err != nil {
+				return nil, err
+			}
+		}
+	}
+	found = slices.DeleteFunc(found, func(i id) bool { return marks[i]&isStale != 0 })
+	return r.removeRedundant(found)
+}
+
+// removeRedundant removes the commits that are ancestors of others in the list.
+func (r *repository) removeRedundant(list []id) ([]id, error) {
+	if len(list) < 2 {
+		return list, nil
+	}
+	var kept []id
+	for n, i := range list {
+		redundant := false
+		for m, other := range list {
+			if m == n || redundant {
+				continue
+			}
+			var err error
+			if redundant, err = r.isAncestor(i, other); err != nil {
+				return nil, err
+			}
+		}
+		if !redundant {
+			kept = append(kept, i)
+		}
+	}
+	return kept, nil
+}
+
+// changesOf returns the changes of a commit against its first parent.
+func (r *repository) changesOf(c *commit) ([]change, error) {
+	if len(c.parents) > 0 {
+		return r.compareRevisions(c.parents[0], c.tree)
+	}
+	return r.compareRevisions("", c.tree)
+}
+
+// compareRevisions returns the changes between the trees of two revisions; "" is the empty tree. Equal
+// directories are not read.
+func (r *repository) compareRevisions(old, new id) ([]change, error) {
+	for _, i := range []*id{&old, &new} {
+		if *i == "" {
+			continue
+		}
+		tree, err := r.peelTo(*i, "tree", newFatal("not a tree object: %s", *i))
+		if err != nil {
+			return nil, err
+		}
+		*i = tree
+	}
+	var list []change
+	err := r.compareSubtrees(old, new, "", &list)
+	slices.SortFunc(list, func(a, b change) int { return strings.Compare(a.name, b.name) })
+	return list, err
+}
+
+func (r *repository) compareSubtrees(old, new id, prefix string, list *[]change) error {
+	if old == new {
+		return nil
+	}
+	if !r.p.Enter() {
+		return newFatal("directories are nested too deeply")
+	}
+	defer r.p.Leave()
+	names := make(map[string][2]treeEntry)
+	for side, tree := range []id{old, new} {
+		if tree == "" {
+			continue
+		}
+		items, err := r.readTreeItems(tree)
+		if err != nil {
 			return err
 		}
-		e, ok := files[strings.TrimPrefix(name, "./")]
-		if !ok {
-			return newFatal("path '%s' does not exist in '%s'", name, at)
+		for _, it := range items {
+			r.p.Tick(1)
+			pair := names[it.name]
+			pair[side] = it.treeEntry
+			names[it.name] = pair
 		}
-		_, b, err := c.readObject(e.id)
-		_, _ = c.p.Out().Write(b) // Flush reports the error
-		return err
 	}
-	i, err := c.resolveRevision(rev)
-	if err != nil {
-		return err
+	r.p.Alloc(int64(len(names)) * 200)
+	defer r.p.Free(int64(len(names)) * 200)
+	for name, pair := range names {
+		if pair[0] == pair[1] {
+			continue
+		}
+		var sub [2]id
+		for side := range pair {
+			if pair[side].mode == modeTree {
+				sub[side] = pair[side].id
+				pair[side] = treeEntry{}
+			}
+		}
+		if pair[0] != pair[1] {
+			r.p.Alloc(int64(len(prefix)+len(name)) + 200)
+			*list = append(*list, change{name: prefix + name, old: pair[0], new: pair[1]})
+		}
+		if err := r.compareSubtrees(sub[0], sub[1], prefix+name+"/", list); err != nil {
+			return err
+		}
 	}
-	k, err := c.readCommit(i)
-	if err != nil {
-		return err
-	}
-	return c.printCommit(k, nil, false, true)
+	return nil
 }

@@ -8,12 +8,10 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/shell/command/internal/glob"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
@@ -23,12 +21,17 @@ type indexEntry struct {
 	stat [40]byte // times, device, inode, mode, owner and size, as in the file
 }
 
-// index is the content of .git/index.
+// index is the merged files of .git/index; those with conflicts are in repository.conflicts.
 type index map[string]indexEntry
+
+// conflict is the versions of an unmerged file: of the common ancestor, ours and theirs. A side without the
+// file has mode 0.
+type conflict [3]treeEntry
 
 // readIndex reads the index, of version 2 or 3. Extensions are dropped.
 func (r *repository) readIndex() (index, error) {
 	x := make(index)
+	r.conflicts = make(map[string]conflict)
 	b, err := r.p.ReadFile(r.dir + "/index")
 	if errors.Is(err, fs.ErrNotExist) {
 		return x, nil
@@ -59,14 +62,17 @@ func (r *repository) readIndex() (index, error) {
 		if end < 0 {
 			return nil, bad
 		}
-		if flags&0x3000 != 0 {
-			return nil, newFatal("the index has conflicts, which this git can't resolve")
-		}
 		name := string(rest[at : at+end])
 		e := indexEntry{treeEntry: treeEntry{binary.BigEndian.Uint32(rest[24:]), id(hex.EncodeToString(rest[40:60]))}}
 		copy(e.stat[:], rest[:40])
 		r.p.Alloc(int64(len(name)) + 250)
-		x[name] = e
+		if stage := flags >> 12 & 3; stage != 0 {
+			sides := r.conflicts[name]
+			sides[stage-1] = e.treeEntry
+			r.conflicts[name] = sides
+		} else {
+			x[name] = e
+		}
 		size := (at + end + 8) &^ 7
 		if size > len(rest) {
 			return nil, bad
@@ -76,34 +82,55 @@ func (r *repository) readIndex() (index, error) {
 	return x, nil
 }
 
-// writeIndex replaces the index.
+// writeIndex replaces the index, by the files of x and by the conflicts.
 func (r *repository) writeIndex(x index) error {
-	names := slices.Sorted(maps.Keys(x))
+	names := slices.Collect(maps.Keys(x))
+	for name := range r.conflicts {
+		if _, merged := x[name]; !merged {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
 	size := 32
 	for _, name := range names {
-		size += 72 + len(name)
+		size += 3 * (72 + len(name))
 	}
 	r.p.Alloc(int64(2 * size))
 	defer r.p.Free(int64(2 * size))
-	b := make([]byte, 0, size)
-	b = binary.BigEndian.AppendUint32(append(b, "DIRC"...), 2)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(names)))
+	b := make([]byte, 12, size)
+	count := uint32(0)
 	for _, name := range names {
 		r.p.Tick(4)
-		e := x[name]
-		start := len(b)
-		b = append(b, e.stat[:]...)
-		binary.BigEndian.PutUint32(b[start+24:], e.mode)
-		raw, err := hex.DecodeString(string(e.id))
-		if err != nil {
-			return err
+		if e, ok := x[name]; ok {
+			b = appendIndexEntry(b, name, e, 0)
+			count++
+			continue
 		}
-		b = binary.BigEndian.AppendUint16(append(b, raw...), uint16(min(len(name), 0xfff)))
-		b = append(b, name...)
-		b = append(b, make([]byte, 8-(len(b)-start)%8)...)
+		for n, side := range r.conflicts[name] {
+			if side.mode != 0 {
+				b = appendIndexEntry(b, name, indexEntry{treeEntry: side}, n+1)
+				count++
+			}
+		}
 	}
+	copy(b, "DIRC\x00\x00\x00\x02")
+	binary.BigEndian.PutUint32(b[8:], count)
 	sum := sha1.Sum(b)
 	return r.p.WriteFile(r.dir+"/index", append(b, sum[:]...), 0o644)
+}
+
+// appendIndexEntry adds an entry in the format of the file.
+func appendIndexEntry(b []byte, name string, e indexEntry, stage int) []byte {
+	start := len(b)
+	b = append(b, e.stat[:]...)
+	binary.BigEndian.PutUint32(b[start+24:], e.mode)
+	raw, err := hex.DecodeString(string(e.id))
+	if err != nil || len(raw) != 20 {
+		raw = make([]byte, 20) // git refuses the null object
+	}
+	b = binary.BigEndian.AppendUint16(append(b, raw...), uint16(min(len(name), 0xfff)|stage<<12))
+	b = append(b, name...)
+	return append(b, make([]byte, 8-(len(b)-start)%8)...)
 }
 
 // statOf returns the state of a file as the index stores it.
@@ -142,6 +169,7 @@ func (r *repository) putIndex(x index, name string, e treeEntry) error {
 		return err
 	}
 	x[name] = indexEntry{treeEntry: e, stat: statOf(info)}
+	delete(r.conflicts, name)
 	return nil
 }
 
@@ -149,6 +177,12 @@ func (r *repository) putIndex(x index, name string, e treeEntry) error {
 func (r *repository) workEntry(name string) (e treeEntry, ok bool, err error) {
 	mark := r.p.Charged()
 	defer func() { r.p.Free(r.p.Charged() - mark) }()
+	if info, err := r.p.Lstat(r.root + "/" + name); err == nil && info.IsDir() {
+		if sub := openAt(r.p, r.root+"/"+name); sub != nil && sub.root == r.root+"/"+name {
+			_, at := sub.readHead()
+			return treeEntry{modeRepo, at}, at != "", nil
+		}
+	}
 	b, mode, err := r.readWorkFile(name)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, vfs.ENOTDIR) {
 		return e, false, nil
@@ -161,6 +195,8 @@ func (r *repository) workEntry(name string) (e treeEntry, ok bool, err error) {
 
 // writeTree stores the trees of the index and returns the root.
 func (r *repository) writeTree(x index) (id, error) {
+	r.p.Alloc(int64(len(x)) * 24)
+	defer r.p.Free(int64(len(x)) * 24)
 	return r.writeSubtree(x, slices.Sorted(maps.Keys(x)), "")
 }
 
@@ -205,109 +241,4 @@ func (r *repository) writeSubtree(x index, names []string, prefix string) (id, e
 		b = append(append(append(b, it.head...), 0), raw...)
 	}
 	return r.writeObject("tree", b)
-}
-
-// ignoreRule is a line of a .gitignore.
-type ignoreRule struct {
-	dir, pattern            string
-	negated, onlyDirs, base bool
-}
-
-// readIgnore returns the rules of a directory; dir is "" or ends with a slash.
-func (r *repository) readIgnore(file, dir string) []ignoreRule {
-	b, err := r.p.ReadFile(file)
-	if err != nil {
-		return nil
-	}
-	var list []ignoreRule
-	for line := range strings.Lines(string(b)) {
-		line = strings.TrimRight(line, " \t\r\n")
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		rule := ignoreRule{dir: dir}
-		line, rule.negated = strings.CutPrefix(line, "!")
-		line, rule.onlyDirs = strings.CutSuffix(line, "/")
-		rule.base = !strings.Contains(line, "/")
-		rule.pattern = strings.TrimPrefix(line, "/")
-		r.p.Alloc(96)
-		list = append(list, rule)
-	}
-	return list
-}
-
-func (r *repository) isIgnored(rules []ignoreRule, name string, dir bool) bool {
-	for _, rule := range slices.Backward(rules) {
-		below, ok := strings.CutPrefix(name, rule.dir)
-		if !ok || rule.onlyDirs && !dir {
-			continue
-		}
-		matched := false
-		switch {
-		case rule.base:
-			matched = glob.Match(r.p, rule.pattern, path.Base(name))
-		case strings.HasPrefix(rule.pattern, "**/"):
-			matched = glob.Match(r.p, rule.pattern[3:], below) || glob.Match(r.p, "*/"+rule.pattern[3:], below)
-		default:
-			matched = strings.Count(rule.pattern, "/") == strings.Count(below, "/") && glob.Match(r.p, rule.pattern, below) || strings.Contains(rule.pattern, "**") && glob.Match(r.p, rule.pattern, below)
-		}
-		if matched {
-			return !rule.negated
-		}
-	}
-	return false
-}
-
-// listWork returns the files of the working tree that no rule ignores, and those that the index has.
-// With collapse, a directory without files of the index is listed as a whole, with a slash.
-func (r *repository) listWork(x index, collapse bool) ([]string, error) {
-	tracked := make(map[string]bool)
-	for name := range x {
-		for dir := path.Dir(name); dir != "." && !tracked[dir]; dir = path.Dir(dir) {
-			r.p.Alloc(int64(len(dir)) + 64)
-			tracked[dir] = true
-		}
-	}
-	var list []string
-	var walk func(dir string, rules []ignoreRule, stop bool) (bool, error)
-	walk = func(dir string, rules []ignoreRule, stop bool) (found bool, err error) {
-		if !r.p.Enter() {
-			return false, newFatal("directories are nested too deeply")
-		}
-		defer r.p.Leave()
-		entries, err := r.p.ReadDir(r.root + "/" + dir)
-		if err != nil {
-			return false, err
-		}
-		rules = append(slices.Clip(rules), r.readIgnore(r.root+"/"+dir+".gitignore", dir)...)
-		for _, e := range entries {
-			r.p.Tick(2)
-			name := dir + e.Name()
-			_, known := x[name]
-			if name == ".git" || !known && !tracked[name] && r.isIgnored(rules, name, e.IsDir()) {
-				continue
-			}
-			switch {
-			case e.IsDir():
-				whole := collapse && !tracked[name]
-				has, err := walk(name+"/", rules, whole)
-				if err != nil {
-					return false, err
-				}
-				if found = found || has; whole && has && !stop {
-					list = append(list, name+"/")
-				}
-			case e.Type().IsRegular() || e.Type()&fs.ModeSymlink != 0:
-				found = true
-				if !stop {
-					r.p.Alloc(int64(len(name)) + 48)
-					list = append(list, name)
-				}
-			}
-		}
-		return found, nil
-	}
-	_, err := walk("", r.readIgnore(r.dir+"/info/exclude", ""), false)
-	slices.Sort(list)
-	return list, err
 }

@@ -1,0 +1,130 @@
+package git
+
+import (
+	"github.com/atoll-sandbox/atoll/internal/suggest"
+	"github.com/atoll-sandbox/atoll/shell/command/program"
+)
+
+const usage = `Usage: git [-C DIRECTORY] [-c NAME=VALUE] [--git-dir DIRECTORY] [--work-tree DIRECTORY] COMMAND [ARG]...
+Track versions of files. Repositories are those of git 2.39: either can read what the other has written.
+
+  init [-b BRANCH] [--bare] [DIRECTORY]
+  clone [-b BRANCH] [--bare] [--depth N] URL [DIRECTORY]
+  add [-A] [-u] [-f] [-n] PATH..., rm [--cached] [-r] [-f] PATH..., mv FROM... TO
+  status [-s] [-b] [--porcelain[=v2]] [--ignored] [-z]
+  diff [--cached] [--stat] [--name-only] [--name-status] [--numstat] [-U N] [-w] [-R] [REVISION...] [-- PATH...]
+  commit [-a] [-m MESSAGE] [-F FILE] [--amend] [--no-edit] [--author=NAME] [--date=DATE] [--fixup=REVISION] [-s] [PATH...]
+  log [-n N] [--oneline] [--graph] [-p] [--stat] [--format=FORMAT] [--author=] [--grep=] [--since=] [-S TEXT] [--follow]
+      [--all] [RANGE] [-- PATH...], show, shortlog [-sne], reflog, blame [-L FROM,TO] FILE, describe [--tags]
+  branch [-a] [-v] [-d] [-m] [-u UPSTREAM] [NAME [REVISION]], tag [-a -m MESSAGE] [-d] [-l] [NAME [REVISION]]
+  switch [-c] BRANCH, checkout [-b] BRANCH, checkout [REVISION] -- PATH..., restore [--staged] [--source=REVISION] PATH...
+  reset [--soft|--mixed|--hard] [REVISION] [PATH...], clean [-f] [-d] [-x] [-n]
+  merge [--no-ff] [--squash] [--no-commit] [-X ours|theirs] BRANCH, merge --abort|--continue
+  cherry-pick [-n] [-x] [-m N] REVISION..., revert [-n] [-m N] REVISION..., each with --abort|--continue|--skip
+  rebase [--onto REVISION] [--autosquash] [UPSTREAM [BRANCH]], rebase --abort|--continue|--skip
+  stash [push [-m MESSAGE] [-u] [-k]|list|show|pop|apply|drop|branch|clear]
+  remote [-v] [add|remove|rename|get-url|set-url|show|prune], fetch, pull [--rebase|--ff-only], push [-u] [-f] [-d], ls-remote
+  apply [-R] [--check] [--index] [FILE...], format-patch [-o DIRECTORY] [--stdout] RANGE, am FILE...
+  grep [-n] [-l] [-c] [-i] [-w] [-E|-F|-P] [-e] PATTERN [REVISION...] [-- PATH...], bisect [start|good|bad|skip|reset|log]
+  worktree [add|list|remove|prune], config, rev-parse, rev-list, ls-files, ls-tree, cat-file, hash-object, write-tree,
+  merge-base, for-each-ref, symbolic-ref, update-ref, check-ignore
+
+Remotes are paths, file://, http:// and https:// with the network that the sandbox allows; a credential is that of the
+network's rules, or USER:TOKEN in the URL. No editor, hook, filter, pager, credential helper or other program is started:
+give messages by -m or -F. There are no submodules, no rebase -i, no signatures and no merges of several branches at once.
+`
+
+// Commands returns git.
+func Commands() []program.Command {
+	return []program.Command{{Name: "git", Short: "track versions of files", Usage: usage, Run: program.FlushOutput(runGit, 1)}}
+}
+
+// subcommand is a command of git: its options and its function.
+type subcommand struct {
+	options string
+	run     func(c *call) error
+	alone   func(c *call) error // instead of run: needs no repository
+	work    bool                // needs a working tree
+}
+
+// subcommands returns the commands of git.
+func subcommands() map[string]subcommand {
+	return map[string]subcommand{
+		"init":         {options: "-b= --initial-branch= -q --quiet --bare", alone: (*call).initRepository},
+		"version":      {alone: func(c *call) error { return runVersion(c.p) }},
+		"add":          {options: "-A --all -u --update -f --force -v --verbose -N --intent-to-add -n --dry-run --renormalize --ignore-errors", run: (*call).addPaths, work: true},
+		"stage":        {options: "-A --all -u --update -f --force -v --verbose", run: (*call).addPaths, work: true},
+		"rm":           {options: "--cached -r -f --force -q --quiet -n --dry-run --ignore-unmatch", run: (*call).removeFiles, work: true},
+		"mv":           {options: "-f --force -k -v --verbose -n --dry-run", run: (*call).renameFile, work: true},
+		"status":       {options: "-s --short --porcelain --porcelain= --porcelain=v1 --porcelain=v2 -b --branch -uno -uall -unormal -u --untracked-files= --untracked-files --long -z --ignored --ignored= --no-renames --ahead-behind --no-ahead-behind --show-stash -v --column --no-column", run: (*call).printStatus, work: true},
+		"diff":         {options: "--cached --staged --quiet --exit-code --merge-base --no-index --cc -c --ours --theirs --base --ignore-submodules --word-diff" + diffOptions, run: (*call).printDiff},
+		"commit":       {options: "-a --all -m= --message= -q --quiet --amend --no-edit --allow-empty -F= --file= --author= --date= -n --no-verify --no-gpg-sign --allow-empty-message -C= -c= --reuse-message= --reset-author --fixup= --squash= -s --signoff --dry-run -v --verbose --cleanup= -i --include -o --only --trailer= -e --edit --no-status --no-post-rewrite", run: (*call).createCommit, work: true},
+		"log":          {options: logOptions + diffOptions, run: (*call).printLog},
+		"show":         {options: logOptions + diffOptions, run: (*call).showRevision},
+		"rev-list":     {options: logOptions + " --objects ", run: (*call).listRevisions},
+		"branch":       {options: "-a --all -r --remotes -d -D --delete -l --list --show-current -m -M --move -f --force -q --quiet -v -vv --verbose -u= --set-upstream-to= --unset-upstream --contains --contains= --merged --merged= --no-merged --no-merged= --format= --sort= --no-track -t --track --no-color --color --color= --column --no-column", run: (*call).manageBranches},
+		"switch":       {options: "-c= --create= -C= --force-create= -q --quiet --detach -d -f --force --discard-changes --orphan= -t --track --no-track --guess --no-guess --no-progress --progress", run: (*call).switchBranch, work: true},
+		"checkout":     {options: "-b= -B= -q --quiet --detach -d -f --force --ours --theirs --orphan= -t --track --no-track --guess --no-guess --no-progress --progress", run: (*call).checkOutOperands, work: true},
+		"restore":      {options: "--staged -S --worktree -W --source= -s= -q --quiet --ours --theirs", run: (*call).restoreOperands, work: true},
+		"reset":        {options: "--soft --mixed --hard --keep --merge -q --quiet --no-refresh", run: (*call).resetHead},
+		"merge":        {options: "--ff-only --ff --no-ff -m= --message= -F= --file= -q --quiet --no-edit --edit -e --abort --continue --quit --squash --no-squash --no-commit --commit -s= --strategy= -X= --strategy-option= --allow-unrelated-histories --stat --no-stat -n -v --verbose --no-verify --signoff --no-gpg-sign --log --no-log --autostash --no-autostash --progress --no-progress", run: (*call).mergeBranch, work: true},
+		"tag":          {options: "-d --delete -l --list -f --force -a --annotate -m= --message= -F= --file= -n --sort= --contains --contains= --merged --merged= --points-at= --format= -s --sign -u= -v --no-sign --cleanup=", run: (*call).manageTags},
+		"rev-parse":    {options: "--show-toplevel --git-dir --git-common-dir --abbrev-ref --abbrev-ref= --short --short= --verify -q --quiet --is-inside-work-tree --is-inside-git-dir --is-bare-repository --is-shallow-repository --absolute-git-dir --show-prefix --show-cdup --show-object-format --symbolic-full-name --git-path= --all --branches --tags --remotes --revs-only --no-revs --sq --default= --end-of-options", run: (*call).printRevisions},
+		"ls-files":     {options: "-s --stage -c --cached -o --others --exclude-standard -m --modified -d --deleted -u --unmerged -z -i --ignored --directory --full-name --error-unmatch -t --deduplicate", run: (*call).listFiles},
+		"ls-tree":      {options: "-r -d -t -l --long -z --name-only --name-status --object-only --full-name --full-tree --abbrev --abbrev=", run: (*call).listTree},
+		"cat-file":     {options: "-p -t -s -e --batch --batch-check", run: (*call).printObject},
+		"config":       {options: "--global --local --system --file= -f= --get --get-all --get-regexp --list -l --unset --unset-all --add --replace-all --remove-section --bool --int --path --type= --default= --show-origin --show-scope -z --null --name-only", run: (*call).manageConfig},
+		"merge-base":   {options: "-a --all --is-ancestor --octopus --fork-point --independent", run: (*call).printMergeBases},
+		"for-each-ref": {options: "--format= --sort= --count= --points-at= --contains= --merged=", run: (*call).printRefs},
+		"hash-object":  {options: "-w --stdin -t= --no-filters --path=", run: (*call).hashFiles},
+		"write-tree":   {run: (*call).printWrittenTree},
+		"symbolic-ref": {options: "-q --quiet --short -d --delete -m=", run: (*call).manageSymbolicRef},
+		"update-ref":   {options: "-d -m= --no-deref", run: (*call).updateRef},
+		"reflog":       {options: "-n= --max-count= --no-abbrev --date=", run: (*call).printReflog},
+		"remote":       {options: "-v --verbose --push --all -f --fetch -t= -m= --tags --no-tags -n", run: (*call).manageRemotes},
+		"clone":        {options: "-b= --branch= --bare --mirror -o= --origin= -q --quiet -n --no-checkout --depth= --single-branch --no-single-branch --no-tags -l --local --no-hardlinks --shared -s -v --verbose --progress --recurse-submodules --recursive --filter= -c= --config= -j= --jobs=", alone: (*call).cloneRepository},
+		"fetch":        {options: "--all -p --prune -t --tags --no-tags -q --quiet -v --verbose -f --force --depth= --unshallow -u --update-head-ok --progress --no-progress --dry-run -a --append -j= --jobs= --no-recurse-submodules", run: (*call).fetchRemotes},
+		"pull":         {options: "--rebase --rebase= -r --no-rebase --ff-only --ff --no-ff -q --quiet -v --verbose --all -p --prune -t --tags --no-tags -f --force --depth= --no-edit --edit --squash --no-commit --commit -s= --strategy= -X= --strategy-option= --allow-unrelated-histories --stat --no-stat -n --autostash --no-autostash --progress --no-progress --unshallow", run: (*call).pullBranch, work: true},
+		"push":         {options: "-u --set-upstream -f --force --force-with-lease --force-with-lease= --force-if-includes -d --delete --all --tags --mirror --follow-tags -q --quiet -v --verbose -n --dry-run --porcelain --progress --no-progress --no-verify --atomic -o= --push-option= --thin --no-thin", run: (*call).pushBranches},
+		"ls-remote":    {options: "-h --heads -t --tags --refs -q --quiet --exit-code --symref --get-url --sort=", run: (*call).listRemote},
+		"cherry-pick":  {options: "-n --no-commit -x -m= --mainline= -s --signoff --ff --allow-empty --keep-redundant-commits --allow-empty-message -X= --strategy-option= --strategy= --abort --continue --skip --quit -e --edit --no-edit", run: (*call).cherryPick, work: true},
+		"revert":       {options: "-n --no-commit -m= --mainline= -s --signoff -X= --strategy-option= --strategy= --abort --continue --skip --quit -e --edit --no-edit", run: (*call).revertCommits, work: true},
+		"rebase":       {options: "--onto= --abort --continue --skip --quit -i --interactive --autosquash --no-autosquash -f --force-rebase --no-ff -q --quiet -X= --strategy-option= --strategy= -s= --root --autostash --no-autostash --reapply-cherry-picks --no-reapply-cherry-picks --no-verify --stat --no-stat -n --keep-empty --empty= -m --merge --committer-date-is-author-date", run: (*call).rebaseBranch, work: true},
+		"stash":        {options: "-m= --message= -u --include-untracked -a --all -k --keep-index --no-keep-index -q --quiet --index -S --staged" + diffOptions, run: (*call).manageStash, work: true},
+		"blame":        {options: "-L= -l -s -e --show-email -f --show-name -p --porcelain --line-porcelain -w --root --date= -t -n -c -M -C -b", run: (*call).printBlame, work: true},
+		"grep":         {options: "-n --line-number -l --files-with-matches --name-only -L --files-without-match -c --count -i --ignore-case -w --word-regexp -v --invert-match -h -H -e= -E --extended-regexp -G --basic-regexp -F --fixed-strings -P --perl-regexp -q --quiet -A= -B= -C= --cached --untracked --no-index -I -a --text -o --only-matching --heading --break -z --and --or --all-match --color --color= --no-color -r --recursive --full-name -p -W", run: (*call).grepFiles},
+		"clean":        {options: "-f --force -n --dry-run -d -x -X -q --quiet -e= --exclude=", run: (*call).cleanFiles, work: true},
+		"check-ignore": {options: "-q --quiet -v --verbose --stdin --no-index", run: (*call).checkIgnored, work: true},
+		"describe":     {options: "--tags --all --always --long --abbrev= --exact-match --dirty --dirty= --match= --exclude= --first-parent --contains --candidates=", run: (*call).describeCommit},
+		"shortlog":     {options: "-s --summary -n --numbered -e --email -c --committer --no-merges --merges --all --since= --until= --author= --grep= --group= --format=", run: (*call).printShortlog},
+		"apply":        {options: "-p= -R --reverse --check --index --cached --stat --numstat --summary -3 --3way --whitespace= -v --verbose -q --quiet --allow-empty --ignore-whitespace --unsafe-paths --recount", run: (*call).applyPatches, work: true},
+		"format-patch": {options: "-n= -q --quiet -o= --output-directory= --stdout --root -N --no-numbered --numbered -k --keep-subject --start-number= --no-stat -s --signoff --no-signature --cover-letter --subject-prefix=" + diffOptions, run: (*call).formatPatches},
+		"am":           {options: "-s --signoff -q --quiet --abort --continue --skip --resolved -r --quit -3 --3way -k --keep --keep-cr --no-gpg-sign --whitespace=", run: (*call).applyMails, work: true},
+		"bisect":       {options: "-*", run: (*call).bisectCommits, work: true},
+		"worktree":     {options: "-f --force --detach -d -b= -B= -q --quiet --porcelain -v --lock --checkout --no-checkout --track --no-track", run: (*call).manageWorkTrees},
+	}
+}
+
+// substitutes are what to use instead of the commands that this git does not have.
+func substitutes() map[string]string {
+	return map[string]string{
+		"submodule": "clone the other repository into a directory of its own", "lfs": "fetch large files with curl", "svn": "clone a git repository of it", "p4": "clone a git repository of it",
+		"gui": "use git status, git add and git commit", "citool": "use git status, git add and git commit", "difftool": "use git diff", "mergetool": "edit the files with conflicts, and run git add",
+		"gitk": "use git log --graph --oneline --all", "instaweb": "use git log and git show", "daemon": "clone from a path or over https", "send-email": "write the patches with git format-patch",
+		"request-pull": "use git log and git diff with the range", "gc": "objects are never packed here, which costs only space", "repack": "objects are never packed here, which costs only space", "prune": "nothing needs to be removed",
+		"fsck": "every object is checked when it is read: use git log -p --all", "filter-branch": "use git rebase, or git checkout --orphan and commit", "filter-repo": "use git rebase, or git checkout --orphan and commit",
+		"rerere": "resolve the conflicts again", "notes": "write a file, or a message of a tag (git tag -a)", "replace": "use git rebase", "archive": "use git worktree add and tar", "bundle": "use git clone, or git format-patch",
+		"sparse-checkout": "clone the whole repository", "maintenance": "nothing needs to be maintained", "range-diff": "use git diff between both branches", "whatchanged": "use git log --stat",
+		"annotate": "use git blame", "verify-commit": "there are no signatures here", "verify-tag": "there are no signatures here", "credential": "put USER:TOKEN into the URL, or let the network rules of the sandbox add one",
+		"read-tree": "use git reset or git restore", "commit-tree": "use git commit", "update-index": "use git add or git rm --cached", "diff-tree": "use git diff or git show", "diff-index": "use git diff", "diff-files": "use git diff", "show-ref": "use git for-each-ref",
+		"count-objects": "use du -s .git/objects", "cherry": "use git log --oneline UPSTREAM..BRANCH", "merge-tree": "use git merge --no-commit", "pack-refs": "refs need no packing here", "checkout-index": "use git restore", "var": "use git config", "mktag": "use git tag -a", "mktree": "use git add and git write-tree",
+	}
+}
+
+// errUnknownCommand returns the error for a command that this git does not have.
+func errUnknownCommand(name string) error {
+	if text, ok := substitutes()[name]; ok {
+		return &failure{1, "git: '" + name + "' is not available in a virtual sandbox: " + text + "."}
+	}
+	return &failure{1, "git: '" + name + "' is not a git command that works in a virtual sandbox" + suggest.Hint(name, sortedKeys(subcommands())) + ". See 'git --help'."}
+}
