@@ -11,6 +11,7 @@ const (
 	bytesPerFunction = 2048
 	bytesPerNode     = 310
 	bytesPerEntry    = 128
+	bytesPerSpec     = 320
 )
 
 // memoryCost returns the bytes charged for a function: its tree and closures grow with the nodes of its
@@ -31,6 +32,13 @@ func (in *interp) chargeReplaced(cost, old int64) {
 		in.inherited = 0
 	}
 	in.charge(cost - old)
+}
+
+// releaseTree gives back what the parser charged for a tree that has run. While the shell has children,
+// which may still run a part of it, it stays charged.
+func (in *interp) releaseTree(cost int64) {
+	in.chargedBytes += cost // by the parser
+	in.chargeReplaced(0, cost)
 }
 
 // maxUncharged is the size of the largest values that are not charged to both of two shells that have them.
@@ -153,8 +161,8 @@ func (in *interp) rememberPath(name string, h hashed) {
 }
 
 // memoryCost returns the bytes charged for a completion specification.
-func (c completionSpec) memoryCost() int64 {
-	n := bytesPerEntry + len(c.wordlist) + len(c.function) + len(c.command) + len(c.glob) + len(c.filter) + len(c.prefix) + len(c.suffix)
+func (c *completionSpec) memoryCost() int64 {
+	n := bytesPerSpec + len(c.wordlist) + len(c.function) + len(c.command) + len(c.glob) + len(c.filter) + len(c.prefix) + len(c.suffix)
 	for _, s := range c.actions {
 		n += 16 + len(s)
 	}
@@ -164,8 +172,9 @@ func (c completionSpec) memoryCost() int64 {
 	return int64(n)
 }
 
-// setSpec sets the completion specification of a command.
-func (in *interp) setSpec(name string, c completionSpec) {
+// setSpec sets the completion specification of a command. It must not be changed afterwards, since forked
+// shells share it.
+func (in *interp) setSpec(name string, c *completionSpec) {
 	in.dropSpec(name)
 	in.chargeReplaced(c.memoryCost(), 0)
 	in.chargeTable(in.specs.copySize(), in.specs.borrowed)

@@ -134,7 +134,7 @@ func bCompgen(in *interp, args []string) int {
 	if len(rest) > 0 {
 		word = rest[0]
 	}
-	list := in.generateCandidates(c, word)
+	list := in.generateCandidates(&c, word)
 	if len(list) == 0 {
 		if c.isEmpty() {
 			return 0
@@ -155,12 +155,12 @@ func countBytes(list []string) int {
 }
 
 // isEmpty reports whether a specification generates nothing.
-func (c completionSpec) isEmpty() bool {
+func (c *completionSpec) isEmpty() bool {
 	return len(c.actions)+len(c.options) == 0 && !c.words && c.function+c.command+c.glob == ""
 }
 
 // generateCandidates returns the candidates of a specification for a word.
-func (in *interp) generateCandidates(c completionSpec, word string) []string {
+func (in *interp) generateCandidates(c *completionSpec, word string) []string {
 	var list []string
 	for _, a := range c.actions {
 		list = append(list, in.actionCandidates(a, word)...)
@@ -368,7 +368,7 @@ func bComplete(in *interp, args []string) int {
 		return in.printSpecs(names)
 	}
 	for _, n := range names {
-		in.setSpec(n, c)
+		in.setSpec(n, &c)
 	}
 	return 0
 }
@@ -395,7 +395,7 @@ func (in *interp) printSpecs(names []string) int {
 }
 
 // String returns the options of complete that define the specification.
-func (c completionSpec) String() string {
+func (c *completionSpec) String() string {
 	var b strings.Builder
 	for _, o := range c.options {
 		b.WriteString("-o " + o + " ")

@@ -83,7 +83,7 @@ type interp struct {
 	beforeReturn    int // $? when return was called
 	lastPID         int // of the last child, for messages
 	indent          int // nesting of eval and substitutions, for PS4
-	specs           cow[completionSpec]
+	specs           cow[*completionSpec]
 }
 
 // frame is a call of a function, a sourced file or a script.

@@ -194,7 +194,7 @@ func (st *State) UnmarshalBinary(b []byte) error {
 		in.disabled[n] = true
 	}
 	for n, c := range d.Specs {
-		in.setSpec(n, completionSpec{c.Actions, c.Options, c.Wordlist, c.Function, c.Command, c.Glob, c.Filter, c.Prefix, c.Suffix, c.Words})
+		in.setSpec(n, &completionSpec{c.Actions, c.Options, c.Wordlist, c.Function, c.Command, c.Glob, c.Filter, c.Prefix, c.Suffix, c.Words})
 	}
 	st.frozenState = &frozenState{in: in, dir: d.Dir, mask: d.Mask}
 	return nil

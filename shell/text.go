@@ -20,6 +20,7 @@ type source struct {
 // runText parses and runs a text a complete command at a time, so that the
 // commands before a syntax error run.
 func (in *interp) runText(text string, src source) flow {
+	in.chargeReplaced(0, 0) // gives back what children kept that have ended
 	p := syntax.New(text, in.parseOptions(src))
 	c := compiler{source: src.file}
 	if c.source == "" && len(in.frames) > 0 {
@@ -35,11 +36,14 @@ func (in *interp) runText(text string, src source) flow {
 			shown = in.echoSource(text, shown, list)
 		}
 		if in.optOn(optNoexec) {
+			in.releaseTree(p.Cost())
 			continue
 		}
 		r := c.stmts(list)
 		in.warnOpen(&c)
-		if f := in.runAndCatch(r); f != flowNext {
+		f := in.runAndCatch(r)
+		in.releaseTree(p.Cost())
+		if f != flowNext {
 			return f
 		}
 		if in.optOn(optOnecmd) && (src.more != nil || len(in.frames) == 1 && in.frames[0].fn == "main") {

@@ -7,7 +7,7 @@ import "github.com/atoll-sandbox/atoll"
 const depthCeiling = 2000
 
 // nodeCost is the charge in bytes for a node: about its size with its contents, and its closures.
-const nodeCost = 192
+const nodeCost = 224
 
 // Unwrap returns atoll.ErrQuota for an exceeded limit, else atoll.ErrInvalid.
 func (e *Error) Unwrap() error {

@@ -37,11 +37,7 @@ func forEachDriver(t *testing.T, test func(t *testing.T, p testDriver)) {
 		if _, err := d.Probe(t.Context()); err != nil {
 			testenv.Skip(t, "docker", "%v", err)
 		}
-		test(t, testDriver{driver: d, exceptions: map[string]string{
-			"user-is-the-hosts": "an engine without userns-remap has no user namespaces for containers",
-			"bomb-inotify":      "instances are counted for a user of the host, and no engine has a limit of them",
-			"bomb-ptys":         "an engine has no limit of terminals; the kernel keeps a quarter of them for the host",
-		}})
+		test(t, testDriver{driver: d, exceptions: dockerExceptions()})
 	})
 	t.Run("microvm", func(t *testing.T) {
 		if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
@@ -70,6 +66,15 @@ func forEachDriver(t *testing.T, test func(t *testing.T, p testDriver)) {
 				"user-is-the-hosts": "a cluster's pods have user namespaces only where hostUsers is false, which not all nodes can",
 			}})
 		})
+	}
+}
+
+// dockerExceptions returns the attacks that an engine's containers allow.
+func dockerExceptions() map[string]string {
+	return map[string]string{
+		"user-is-the-hosts": "an engine without userns-remap has no user namespaces for containers",
+		"bomb-inotify":      "instances are counted for a user of the host, and no engine has a limit of them",
+		"bomb-ptys":         "an engine has no limit of terminals; the kernel keeps a quarter of them for the host",
 	}
 }
 

@@ -28,6 +28,13 @@ for i in {1..60}; do eval "v$i='v$((i+1))+v$((i+1))'"; done; v61=1; let v1; echo
 exec bash -c 'exec bash -c "$0" "$0"' 'exec bash -c "$0" "$0"'
 d=$(printf "%0200d" 0); for i in {1..15}; do mkdir $d; cd $d; done; y=$(printf '\\w%.0s' {1..1000000}); x=${y@P}; echo ${#x}
 y="\\D{$(printf '%%c%.0s' {1..1000000})}"; x=${y@P}; echo ${#x}
+t=$(printf ': ;%.0s' {1..10000}); for i in {1..100}; do (eval "{ sleep 100; $t } &"; sleep 100) & done; wait
+w=$(head -c 9000000 /dev/zero | tr '\0' '\1'); touch -t "$w" x 2>&1 | wc -c; find "$w" 2>&1 | wc -c
+ls --time-style="$(head -c 9000000 /dev/zero | tr '\0' '\1')" 2>&1 | wc -c
+w=$(head -c 9000000 /dev/zero | tr '\0' '\1'); head -n "$w" 2>&1 | wc -c; chmod "$w" x 2>&1 | wc -c; date -d "$w" 2>&1 | wc -c
+split -b "$(head -c 9000000 /dev/zero | tr '\0' '\1')" 2>&1 | wc -c; sleep "$(head -c 9000000 /dev/zero | tr '\0' '\1')" 2>&1 | wc -c
+x=$(head -c 30000000 /dev/zero | tr '\0' a); alias z="$x"
+x=$(head -c 31500000 /dev/zero | tr '\0' a); alias z="$x"
 x=$(printf '%09000000d' 1); while :; do ((x)); [ $x -eq 2 ]; printf -v y '%d' $x; done 2>/dev/null
 x=$(printf 'z%09000000d' 1); while :; do unset $x; declare $x; [[ -v $x ]]; : ${!x}; done 2>/dev/null
 x=$(printf '%07000000d' 1); declare -u u; while :; do u=$x; done

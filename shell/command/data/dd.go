@@ -370,16 +370,40 @@ func (j *ddJob) padBlock(block []byte, n int) []byte {
 
 // put converts a block and writes it in output blocks.
 func (j *ddJob) put(out io.Writer, b []byte) error {
-	b = j.convertBlock(b)
-	if j.hasBS && !j.conv["block"] && !j.conv["unblock"] {
+	b = j.convertBytes(b)
+	switch {
+	case j.cbs != 0 && j.conv["block"]:
+		return j.putBlocks(out, b)
+	case j.cbs != 0 && j.conv["unblock"]:
+		return j.putLines(out, b)
+	case j.hasBS && !j.conv["block"] && !j.conv["unblock"]:
 		return j.write(out, b)
 	}
-	j.pending = append(j.pending, b...)
-	for int64(len(j.pending)) >= j.obs {
-		if err := j.write(out, j.pending[:j.obs]); err != nil {
+	return j.queue(out, b)
+}
+
+// queue writes bytes in output blocks. Those that don't fill a block wait for more.
+func (j *ddJob) queue(out io.Writer, b []byte) error {
+	for len(b) > 0 {
+		if len(j.pending) == 0 && int64(len(b)) >= j.obs {
+			if err := j.write(out, b[:j.obs]); err != nil {
+				return err
+			}
+			b = b[j.obs:]
+			continue
+		}
+		if j.pending == nil {
+			j.pending = make([]byte, 0, j.obs)
+		}
+		n := min(int64(len(b)), j.obs-int64(len(j.pending)))
+		j.pending, b = append(j.pending, b[:n]...), b[n:]
+		if int64(len(j.pending)) < j.obs {
+			break
+		}
+		if err := j.write(out, j.pending); err != nil {
 			return err
 		}
-		j.pending = append(j.pending[:0], j.pending[j.obs:]...)
+		j.pending = j.pending[:0]
 	}
 	return nil
 }
@@ -408,8 +432,8 @@ func (j *ddJob) write(out io.Writer, b []byte) error {
 	return err
 }
 
-// convertBlock applies the conversions of conv= to a block.
-func (j *ddJob) convertBlock(b []byte) []byte {
+// convertBytes applies the conversions of single bytes to a block.
+func (j *ddJob) convertBytes(b []byte) []byte {
 	switch {
 	case j.conv["ucase"]:
 		b = bytes.ToUpper(b)
@@ -421,41 +445,46 @@ func (j *ddJob) convertBlock(b []byte) []byte {
 			b[i], b[i+1] = b[i+1], b[i]
 		}
 	}
-	if j.cbs == 0 {
-		return b
-	}
-	switch {
-	case j.conv["block"]:
-		return j.convertToBlocks(b)
-	case j.conv["unblock"]:
-		return j.convertFromBlocks(b)
-	}
 	return b
 }
 
-// convertToBlocks pads each line with spaces to cbs bytes.
-func (j *ddJob) convertToBlocks(b []byte) []byte {
-	var out []byte
+// putBlocks writes each line, padded with spaces to cbs bytes.
+func (j *ddJob) putBlocks(out io.Writer, b []byte) error {
 	for len(b) > 0 {
 		line, rest, _ := bytes.Cut(b, []byte("\n"))
 		b = rest
 		line = line[:min(int64(len(line)), j.cbs)]
-		j.p.Alloc(j.cbs)
-		out = append(out, line...)
-		out = append(out, bytes.Repeat([]byte(" "), int(j.cbs)-len(line))...)
+		if err := j.queue(out, line); err != nil {
+			return err
+		}
+		for left := j.cbs - int64(len(line)); left > 0; {
+			n := min(left, int64(len(spaces)))
+			j.p.Tick(1 + int(n)>>6)
+			if err := j.queue(out, []byte(spaces[:n])); err != nil {
+				return err
+			}
+			left -= n
+		}
 	}
-	return out
+	return nil
 }
 
-// convertFromBlocks turns every cbs bytes into a line.
-func (j *ddJob) convertFromBlocks(b []byte) []byte {
-	var out []byte
+// spaces pads blocks.
+const spaces = "                                                                                                                                "
+
+// putLines writes every cbs bytes as a line.
+func (j *ddJob) putLines(out io.Writer, b []byte) error {
 	for len(b) > 0 {
 		n := min(int64(len(b)), j.cbs)
-		out = append(append(out, bytes.TrimRight(b[:n], " ")...), '\n')
+		if err := j.queue(out, bytes.TrimRight(b[:n], " ")); err != nil {
+			return err
+		}
+		if err := j.queue(out, []byte{'\n'}); err != nil {
+			return err
+		}
 		b = b[n:]
 	}
-	return out
+	return nil
 }
 
 func (j *ddJob) printStatistics(took time.Duration) {

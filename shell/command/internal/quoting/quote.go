@@ -24,14 +24,26 @@ const (
 	CLocale
 )
 
+// maxQuoted limits the names and words in messages. It is above the longest argument that Linux passes to a
+// program, 128 KiB; quoted bytes take four to twelve times as much.
+const maxQuoted = 256 << 10
+
+// shorten returns the beginning of a name or word that is too long for a message.
+func shorten(text string) string {
+	if len(text) <= maxQuoted {
+		return text
+	}
+	return text[:maxQuoted] + "..."
+}
+
 // QuoteName returns a name in single quotes, valid in a shell, as GNU prints names in messages.
-func QuoteName(name string) string { return ShellEscapeAlways.Quote(name, "") }
+func QuoteName(name string) string { return ShellEscapeAlways.Quote(shorten(name), "") }
 
 // QuoteNameIfNeeded returns a name that precedes a colon in a message, quoted only if a shell needs it.
-func QuoteNameIfNeeded(name string) string { return ShellEscape.Quote(name, ":") }
+func QuoteNameIfNeeded(name string) string { return ShellEscape.Quote(shorten(name), ":") }
 
 // QuoteWord returns a word in quotes, with C escapes for unprintable characters.
-func QuoteWord(word string) string { return Locale.Quote(word, "") }
+func QuoteWord(word string) string { return Locale.Quote(shorten(word), "") }
 
 // Account is what memory is charged to.
 type Account interface {

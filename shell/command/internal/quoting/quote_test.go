@@ -2,6 +2,7 @@ package quoting_test
 
 import (
 	"os/exec"
+	"strings"
 	"testing"
 
 	"github.com/atoll-sandbox/atoll/shell/command/internal/commandtest"
@@ -19,5 +20,18 @@ func TestQuotedNamesReadBack(t *testing.T) {
 				t.Errorf("style %d: %q was written %s and read as %q (%v)", q, name, text, out, err)
 			}
 		}
+	}
+}
+
+// A message about a word of megabytes has its beginning only: quoted in full it takes twelve times as much.
+func TestLongWordsAreShortened(t *testing.T) {
+	word := strings.Repeat("\x01", 9<<20)
+	for name, text := range map[string]string{"QuoteWord": quoting.QuoteWord(word), "QuoteName": quoting.QuoteName(word), "QuoteNameIfNeeded": quoting.QuoteNameIfNeeded(word)} {
+		if len(text) > 2<<20 || !strings.Contains(text, "...") {
+			t.Errorf("%s returned %d bytes", name, len(text))
+		}
+	}
+	if arg := strings.Repeat("a", 128<<10); quoting.QuoteWord(arg) != "'"+arg+"'" {
+		t.Error("a word that Linux can pass to a program is shortened")
 	}
 }
