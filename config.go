@@ -16,6 +16,10 @@ type Config struct {
 	Pool      string    `json:"pool,omitempty"`   // claim a ready sandbox of this warm pool, which defines its Spec
 	Lifecycle Lifecycle `json:"lifecycle,omitzero"`
 
+	// PublicPorts opens the ports of the sandbox, at host names with its id, to every client of the
+	// proxy: without it they need a link.
+	PublicPorts bool `json:"public_ports,omitempty"`
+
 	// Workspaces are mounted. Missing ones are created.
 	Workspaces []WorkspaceMount `json:"workspaces,omitempty"`
 
@@ -39,7 +43,7 @@ const (
 	PolicyPersistent  Policy = "persistent"  // stays until it is removed
 )
 
-// Expiry is what happens to a sandbox after Lifecycle.TTL.
+// Expiry is what happens to a sandbox after Lifecycle.TTL or Lifecycle.Idle.
 type Expiry string
 
 // The expiries. A sandbox that was stopped or paused stays until it is removed, or started and then
@@ -54,11 +58,13 @@ const (
 // its last call or its last activity inside, whichever is later. 0 means the policy's default,
 // negative means never.
 type Lifecycle struct {
-	Policy   Policy        `json:"policy,omitempty"`   // empty: session
-	Idle     time.Duration `json:"idle,omitempty"`     // nanoseconds without use until it is removed or stopped
-	TTL      time.Duration `json:"ttl,omitempty"`      // nanoseconds until it is removed, used or not; see Then
-	Then     Expiry        `json:"then,omitempty"`     // what happens after TTL; empty: it is removed
-	Lifetime time.Duration `json:"lifetime,omitempty"` // nanoseconds until it is removed, once it is not in use
+	Policy   Policy        `json:"policy,omitempty"`    // empty: session
+	Idle     time.Duration `json:"idle,omitempty"`      // nanoseconds without use until it is removed or stopped
+	TTL      time.Duration `json:"ttl,omitempty"`       // nanoseconds until it is removed, used or not; see Then
+	Then     Expiry        `json:"then,omitempty"`      // what happens after TTL; empty: it is removed
+	Lifetime time.Duration `json:"lifetime,omitempty"`  // nanoseconds until it is removed, once it is not in use
+	IdleThen Expiry        `json:"idle_then,omitempty"` // what happens after Idle; empty: what the policy says
+	Stopped  time.Duration `json:"stopped,omitempty"`   // nanoseconds that it stays stopped until it is removed; every policy's default is never
 }
 
 // Effective returns the lifecycle with the policy's defaults filled in.
@@ -76,6 +82,15 @@ func (l Lifecycle) Effective() Lifecycle {
 		if *f.v == 0 {
 			*f.v = *f.def
 		}
+	}
+	if l.IdleThen == "" {
+		l.IdleThen = ExpireRemove
+		if l.Policy == PolicyLongrunning || l.Policy == PolicyPersistent {
+			l.IdleThen = ExpireStop
+		}
+	}
+	if l.Stopped == 0 {
+		l.Stopped = -1
 	}
 	return l
 }
@@ -146,13 +161,15 @@ func (c *Config) Check() error {
 	default:
 		bad("lifecycle.policy", "lifecycle.policy %q: must be oneshot, session, longrunning or persistent", c.Lifecycle.Policy)
 	}
-	switch c.Lifecycle.Then {
-	case "", ExpireRemove, ExpireStop, ExpirePause:
-	default:
-		bad("lifecycle.then", "lifecycle.then %q: must be remove, stop or pause", c.Lifecycle.Then)
+	for field, then := range map[string]Expiry{"lifecycle.then": c.Lifecycle.Then, "lifecycle.idle_then": c.Lifecycle.IdleThen} {
+		switch then {
+		case "", ExpireRemove, ExpireStop, ExpirePause:
+		default:
+			bad(field, "%s %q: must be remove, stop or pause", field, then)
+		}
 	}
 	errs = append(errs, checkDurations(map[string]time.Duration{
-		"lifecycle.idle": c.Lifecycle.Idle, "lifecycle.ttl": c.Lifecycle.TTL, "lifecycle.lifetime": c.Lifecycle.Lifetime,
+		"lifecycle.idle": c.Lifecycle.Idle, "lifecycle.ttl": c.Lifecycle.TTL, "lifecycle.lifetime": c.Lifecycle.Lifetime, "lifecycle.stopped": c.Lifecycle.Stopped,
 	})...)
 	errs = append(errs, c.checkSecrets()...)
 	errs = append(errs, c.checkWorkspaces()...)

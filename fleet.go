@@ -121,6 +121,8 @@ type Change struct {
 	Name      *string           `json:"name,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"` // replaces all labels
 	Lifecycle *Lifecycle        `json:"lifecycle,omitempty"`
+
+	PublicPorts *bool `json:"public_ports,omitempty"`
 }
 
 // DriverInfo describes a driver and its abilities on this machine.

@@ -20,19 +20,22 @@ type NetworkController interface {
 
 // Connection is one attempt of a sandbox to connect to a target.
 type Connection struct {
-	Time     time.Time     `json:"time"`
-	Protocol string        `json:"protocol"`          // "tcp", "tls", "http", "connect", "socks5", "dns"
-	Host     string        `json:"host,omitempty"`    // requested name, if there was one
-	Address  string        `json:"address,omitempty"` // ip:port that was dialled, or would have been
-	Port     int           `json:"port,omitempty"`
-	Method   string        `json:"method,omitempty"` // of HTTP that the egress proxy could read
-	Path     string        `json:"path,omitempty"`
-	Allowed  bool          `json:"allowed"`
-	Rule     string        `json:"rule,omitempty"`   // entry of the rules that decided
-	Reason   string        `json:"reason,omitempty"` // why it was refused or failed
-	Sent     int64         `json:"sent"`             // bytes sent by the sandbox
-	Received int64         `json:"received"`         // bytes received by the sandbox
-	Duration time.Duration `json:"duration"`         // nanoseconds; 0 while it is open
+	Time     time.Time `json:"time"`
+	Protocol string    `json:"protocol"`          // "tcp", "tls", "http", "connect", "socks5", "dns"
+	Host     string    `json:"host,omitempty"`    // requested name, if there was one
+	Address  string    `json:"address,omitempty"` // ip:port that was dialled, or would have been
+	Port     int       `json:"port,omitempty"`
+	Method   string    `json:"method,omitempty"` // of HTTP that the egress proxy could read
+	Path     string    `json:"path,omitempty"`
+	Allowed  bool      `json:"allowed"`
+	Rule     string    `json:"rule,omitempty"`   // entry of the rules that decided
+	Reason   string    `json:"reason,omitempty"` // why it was refused or failed
+
+	Suggestion string `json:"suggestion,omitempty"` // entry of the rules that would have allowed it, if there is one
+
+	Sent     int64         `json:"sent"`     // bytes sent by the sandbox
+	Received int64         `json:"received"` // bytes received by the sandbox
+	Duration time.Duration `json:"duration"` // nanoseconds; 0 while it is open
 }
 
 // SetNetwork replaces the network rules of a sandbox; see [NetworkController].

@@ -24,6 +24,8 @@ type Notice struct {
 	Command string     `json:"command,omitempty"` // name of the program
 	Code    int        `json:"code,omitempty"`    // of process.ended
 	Message string     `json:"message,omitempty"` // text for users
+
+	Suggestion string `json:"suggestion,omitempty"` // of network.denied: rule that would have allowed the connection
 }
 
 // NoticeKind is the kind of an event inside a sandbox.

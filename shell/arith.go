@@ -96,6 +96,7 @@ func (in *interp) arithMessage(err error) string {
 
 // evalText evaluates text after its expansion.
 func (in *interp) evalText(text string) int64 {
+	in.chargeWork(1 + len(text)>>6)
 	if n, ok := plainInt(text); ok {
 		return n
 	}

@@ -44,7 +44,7 @@ func bJobs(in *interp, args []string) int {
 			continue
 		}
 		b.WriteString(in.jobLine(j, set['l']))
-		if j.proc.Exited() {
+		if j.proc.Exited() && !in.jobs.inherited { // those of the parent are its own
 			j.endReported = true
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/atoll-sandbox/atoll/internal/unix/timezone"
 )
 
 // formatTime formats %(format)T, whose parenthesis is at f[i], and returns the
@@ -43,14 +45,7 @@ func (p *printer) formatTime(f string, i int, s spec) (int, bool) {
 }
 
 // timeZone returns the time zone in TZ; UTC if it is not set.
-func (in *interp) timeZone() *time.Location {
-	if name := in.value("TZ"); name != "" {
-		if loc, err := time.LoadLocation(strings.TrimPrefix(name, ":")); err == nil {
-			return loc
-		}
-	}
-	return time.UTC
-}
+func (in *interp) timeZone() *time.Location { return timezone.Load(in.value("TZ")) }
 
 // strftime formats a time as the C function does.
 func strftime(format string, t time.Time) string {

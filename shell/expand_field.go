@@ -108,6 +108,7 @@ func (b *fieldList) addQuoted(s string) {
 }
 
 func (b *fieldList) addText(s string, active bool) {
+	b.in.chargeWork(len(s) >> 6)
 	if b.chargeBytes(len(s)); active && !b.glob && isActive(b.in, s) {
 		b.glob = true
 		b.pat = appendQuoted(b.pat[:0], string(b.cur))

@@ -240,7 +240,8 @@ func (in *interp) mapCase(s string, p *pattern, conv func(rune) rune, all bool) 
 }
 
 // changeCase applies the attributes -u, -l and -c to a value.
-func changeCase(s string, a attr) string {
+func (in *interp) changeCase(s string, a attr) string {
+	in.chargeWork(len(s) >> 3)
 	switch {
 	case a&attrUpper != 0:
 		return strings.ToUpper(s)
@@ -460,7 +461,11 @@ func transformFunc(letter string) func(in *interp, s string) string {
 	case "Q":
 		return func(in *interp, s string) string { return in.quoteLong(quoteAlways, s) }
 	case "E":
-		return func(_ *interp, s string) string { return syntax.Unescape(s) }
+		return func(in *interp, s string) string {
+			in.chargeScratch(len(s))
+			in.p.Tick(1 + len(s)>>6)
+			return syntax.Unescape(s)
+		}
 	case "P":
 		return func(in *interp, s string) string { return in.expandPrompt(s) }
 	case "U":

@@ -70,6 +70,17 @@ func (in *interp) chargeWork(n int) {
 	}
 }
 
+// chargeBytes charges reading texts as work.
+func (in *interp) chargeBytes(texts ...string) {
+	n := 0
+	for _, s := range texts {
+		n += len(s)
+	}
+	if n >= 64 {
+		in.chargeWork(n >> 6)
+	}
+}
+
 // patternCost is the memory of a character of a pattern in bytes.
 const patternCost = 64
 

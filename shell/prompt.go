@@ -18,35 +18,46 @@ func (in *interp) expandPrompt(s string) string {
 	return in.expandText(s)
 }
 
+// promptEscapes replaces the backslash escapes of a prompt.
 func (in *interp) promptEscapes(s string) string {
-	var b strings.Builder
+	var b []byte
 	for i := 0; i < len(s); i++ {
 		if s[i] != '\\' || i+1 == len(s) {
-			b.WriteByte(s[i])
+			b = append(in.growScratch(b, 1), s[i])
 			continue
 		}
 		i++
+		var text string
 		switch c := s[i]; {
 		case c >= '0' && c <= '7':
 			v, n := scanDigits(s[i:], 3, 8)
-			b.WriteByte(byte(v))
+			text = string([]byte{byte(v)})
 			i += n - 1
 		case c == 'D' && i+1 < len(s) && s[i+1] == '{':
 			end := strings.IndexByte(s[i:], '}')
 			if end < 0 {
 				end = len(s) - i
 			}
-			format := s[i+2 : min(i+end, len(s))]
-			if format == "" {
-				format = "%X"
-			}
-			b.WriteString(strftime(format, in.currentTime().In(in.timeZone())))
+			text = in.promptTime(s[i+2 : min(i+end, len(s))])
 			i = min(i+end, len(s)-1)
 		default:
-			b.WriteString(in.promptEscape(c))
+			text = in.promptEscape(c)
 		}
+		in.p.Tick(1 + len(text)>>6)
+		b = append(in.growScratch(b, len(text)), text...)
 	}
-	return b.String()
+	return in.textOf(b)
+}
+
+// promptTime returns the time for the escape \D{format}.
+func (in *interp) promptTime(format string) string {
+	if format == "" {
+		format = "%X"
+	}
+	const most = 32 // bytes of the text for one of the format
+	in.p.Tick(1 + len(format))
+	in.chargeScratch(most * len(format))
+	return strftime(format, in.currentTime().In(in.timeZone()))
 }
 
 func (in *interp) promptEscape(c byte) string {

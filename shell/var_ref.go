@@ -327,6 +327,7 @@ func (in *interp) countElements(v *variable) int {
 // assignRef sets the value of r, or appends to it. It returns false if that
 // fails, and prints the error.
 func (in *interp) assignRef(r ref, value string, add bool) bool {
+	in.chargeBytes(value)
 	v, t, ok := in.find(r)
 	if !ok {
 		return in.refFailed(r)
@@ -425,7 +426,7 @@ func (in *interp) storeScalar(v *variable, value string, add bool) {
 			old, _ := in.valueOf(v)
 			value = old + value
 		}
-		in.setString(v, changeCase(value, v.attrs))
+		in.setString(v, in.changeCase(value, v.attrs))
 	case add:
 		in.appendString(v, value)
 	default:
@@ -481,7 +482,7 @@ func (in *interp) elemValue(v *variable, old, value string, add bool) string {
 		value = old + value
 	}
 	if v.attrs&attrCase != 0 {
-		value = changeCase(value, v.attrs)
+		value = in.changeCase(value, v.attrs)
 	}
 	return value
 }

@@ -3,6 +3,7 @@ package vfs
 import (
 	"io/fs"
 	"slices"
+	"sync/atomic"
 )
 
 const rootIno = 1
@@ -82,6 +83,8 @@ type tree struct {
 
 	wake   chan struct{}     // closed at the next change; nil when nothing observes the tree
 	mounts map[uint64]*mount // by the inode number of the target; nil when there are none
+
+	linkBytes atomic.Int64 // length of the targets of all links that were followed
 }
 
 // inodeOf returns the inode of a handle.

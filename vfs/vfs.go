@@ -156,6 +156,14 @@ func newTree(now int64, uid, gid uint32) *tree {
 	return t
 }
 
+// LinkBytes returns the length of the targets of all symbolic links that were followed: a measure of the work that short paths
+// can make.
+func (f *FS) LinkBytes() int64 {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.tree.linkBytes.Load()
+}
+
 // Usage returns the current usage and its limits. It only reads counters.
 func (f *FS) Usage() Usage {
 	f.mu.RLock()

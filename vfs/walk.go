@@ -219,6 +219,7 @@ func (w *walker) followLink(link *inode) Errno {
 	if w.rest != "" {
 		w.stack = append(w.stack, w.rest)
 	}
+	w.t.linkBytes.Add(int64(len(link.target)))
 	w.rest = link.target
 	if strings.HasPrefix(link.target, "/") {
 		w.cur = w.t.table.get(rootIno)

@@ -20,6 +20,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/helper"
 	"github.com/atoll-sandbox/atoll/internal/state/journal"
 )
@@ -48,6 +49,10 @@ type Driver struct {
 
 	// Helpers finds atoll-guest.
 	Helpers helper.Finder
+
+	// Upstream is the HTTP proxy through which connections leave the host. Its zero value is that of
+	// the environment of this process.
+	Upstream upstream.Config
 
 	// Remote treats the engine as one that can't see this host's files. That is detected for all but
 	// unusual installations.

@@ -99,7 +99,7 @@ func (s *Sandbox) currentNetwork() (atoll.Network, error) {
 
 // egressProxy returns the sandbox's egress proxy.
 func (s *Sandbox) egressProxy() *egress.Proxy {
-	return &egress.Proxy{ID: s.id, Dir: s.egressDir(), Helpers: s.d.Helpers, Connect: func(ctx context.Context) (net.Conn, error) {
+	return &egress.Proxy{ID: s.id, Dir: s.egressDir(), Helpers: s.d.Helpers, Upstream: s.d.Upstream, Connect: func(ctx context.Context) (net.Conn, error) {
 		conn, err := s.connectGuest(ctx)
 		if err != nil {
 			return nil, err
@@ -182,7 +182,7 @@ func (s *Sandbox) applyNetwork(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = egress.Open(s.egressDir()).SetNetwork(ctx, n)
+	err = egress.Open(s.egressDir()).WithUpstream(s.d.Upstream).SetNetwork(ctx, n)
 	if !errors.Is(err, atoll.ErrUnavailable) {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/helper"
 )
 
@@ -82,6 +83,10 @@ type Driver struct {
 
 	// Helpers finds atoll-guest, for PlaceCopy.
 	Helpers helper.Finder
+
+	// Upstream is the HTTP proxy through which connections leave the host. Its zero value is that of
+	// the environment of this process.
+	Upstream upstream.Config
 
 	mu      sync.Mutex
 	targets map[place]*target // guarded by mu

@@ -122,7 +122,7 @@ func (p *pod) startProxy(ctx, lasting context.Context) error {
 		return errors.Join(err, conn.Close())
 	}
 	go wire.Join(lasting, ours, conn.(wire.HalfCloser)) //nolint:forcetypeassert // tunnels and TLS connections are Halvers
-	_, err = egress.Start(ctx, egress.Options{Dir: p.egressDir(), ID: p.id, Network: p.currentNetwork(), Guest: theirs, Helpers: p.d.Helpers})
+	_, err = egress.Start(ctx, egress.Options{Dir: p.egressDir(), ID: p.id, Network: p.currentNetwork(), Guest: theirs, Helpers: p.d.Helpers, Upstream: p.d.Upstream})
 	if err != nil {
 		_ = ours.Close() // this ends wire.Join
 	}
@@ -218,7 +218,7 @@ func (p *pod) applyRules(ctx context.Context, heard *corev1.Pod) {
 	p.mu.Lock()
 	p.spec.Network = spec.Network
 	p.mu.Unlock()
-	_ = egress.Open(p.egressDir()).SetNetwork(ctx, spec.Network) // without a proxy the next one starts with them
+	_ = egress.Open(p.egressDir()).WithUpstream(p.d.Upstream).SetNetwork(ctx, spec.Network) // without a proxy the next one starts with them
 }
 
 // SetNetwork replaces the rules. This process cuts off what they no longer allow before it returns,
@@ -246,7 +246,7 @@ func (p *pod) setNetwork(ctx context.Context, n atoll.Network) error {
 	if err := p.storeNetwork(ctx); err != nil {
 		return err
 	}
-	err := egress.Open(p.egressDir()).SetNetwork(ctx, n)
+	err := egress.Open(p.egressDir()).WithUpstream(p.d.Upstream).SetNetwork(ctx, n)
 	if !errors.Is(err, atoll.ErrUnavailable) {
 		return err
 	}

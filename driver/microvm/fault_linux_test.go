@@ -83,7 +83,11 @@ func TestDeath(t *testing.T) {
 			if _, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "true"}); !errors.Is(err, atoll.ErrUnavailable) {
 				t.Errorf("Exec: %v", err)
 			}
-			if left := leaktest.Processes(t, filepath.Join(d.Dir, sb.ID())); len(left) > 0 {
+			var left []int
+			if !testenv.Poll(t.Context(), func() bool { // what was killed may take a moment to be gone
+				left = leaktest.Processes(t, filepath.Join(d.Dir, sb.ID()))
+				return len(left) == 0
+			}) {
 				t.Errorf("left are %v", left)
 			}
 			if err := atoll.Start(t.Context(), sb); err != nil {

@@ -82,7 +82,8 @@ func TestVMSize(t *testing.T) {
 
 // TestClonesShareNoIdentity checks that VMs of one template share no secret and no identity.
 func TestClonesShareNoIdentity(t *testing.T) {
-	d := newDriver(t)
+	requireVMs(t)
+	d := newDriverIn(t, makeShortDir(t)) // with templates of its own
 	seen := make(map[string]string)
 	for range 3 {
 		sb := createTestSandbox(t, d, atoll.Spec{})

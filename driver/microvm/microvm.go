@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/helper"
 )
 
@@ -47,6 +48,10 @@ type Driver struct {
 
 	// Helpers finds atoll-guest and atoll-egress.
 	Helpers helper.Finder
+
+	// Upstream is the HTTP proxy through which connections leave the host. Its zero value is that of
+	// the environment of this process.
+	Upstream upstream.Config
 
 	host host // state on this host
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
@@ -16,16 +17,51 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "qemu", helpertest.Main)) }
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Main(m, "qemu", func(m *testing.M) int {
+		defer templates.remove()
+		return helpertest.Main(m)
+	}))
+}
+
+// templates is the directory of templates that the drivers of this process share: to boot a VM takes seconds.
+var templates sharedDir
+
+// sharedDir is a directory that the tests of a process share.
+type sharedDir struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// path creates the directory and returns its name.
+func (s *sharedDir) path() (string, error) {
+	s.once.Do(func() { s.dir, s.err = os.MkdirTemp("", "templates") })
+	return s.dir, s.err
+}
+
+func (s *sharedDir) remove() {
+	if s.dir != "" {
+		_ = os.RemoveAll(s.dir) // that of a process that ends
+	}
+}
 
 // testImage is the image of the tests' sandboxes.
 const testImage = "test/busybox:1"
 
-// newDriver returns a driver of small VMs that has the test image.
+// newDriver returns a driver of small VMs that has the test image. It shares its templates with those of other tests.
 func newDriver(t testing.TB) *microvm.Driver {
 	t.Helper()
 	requireVMs(t)
-	return newDriverIn(t, makeShortDir(t))
+	dir := makeShortDir(t)
+	shared, err := templates.path()
+	if err == nil {
+		err = os.Symlink(shared, filepath.Join(dir, "templates"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newDriverIn(t, dir)
 }
 
 // requireVMs skips a test where there is nothing to run VMs with.

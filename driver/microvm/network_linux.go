@@ -13,7 +13,7 @@ import (
 // egressProxy returns the egress proxy of a sandbox.
 func (d *Driver) egressProxy(r *record) *egress.Proxy {
 	return &egress.Proxy{
-		ID: r.ID, Dir: filepath.Join(d.sandboxDir(r.ID), egressDir), Helpers: d.Helpers,
+		ID: r.ID, Dir: filepath.Join(d.sandboxDir(r.ID), egressDir), Helpers: d.Helpers, Upstream: d.Upstream,
 		Connect: func(ctx context.Context) (net.Conn, error) { return d.connectGuest(ctx, r) },
 	}
 }

@@ -14,7 +14,7 @@ import (
 // egressProxy returns the egress proxy of a sandbox.
 func (d *Driver) egressProxy(id string) *egress.Proxy {
 	return &egress.Proxy{
-		ID: id, Dir: filepath.Join(d.sandboxDir(id), egressDir), Helpers: d.Helpers,
+		ID: id, Dir: filepath.Join(d.sandboxDir(id), egressDir), Helpers: d.Helpers, Upstream: d.Upstream,
 		Connect: func(ctx context.Context) (net.Conn, error) { return d.connectGuest(ctx, id) },
 	}
 }

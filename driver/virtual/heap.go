@@ -4,6 +4,7 @@ import (
 	"math"
 	"runtime/debug"
 	"runtime/metrics"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -40,20 +41,70 @@ func (d *Driver) updateHeapLimit() {
 	}
 	limit := d.heap.base + heapMargin
 	for _, s := range d.sandboxes {
-		limit += memoryOf(s.spec)
+		limit += memoryLimit(&s.spec) + s.heapFiles
 	}
 	debug.SetMemoryLimit(limit)
 }
 
-// memoryOf returns the largest memory of a sandbox and its files.
-func memoryOf(spec atoll.Spec) int64 {
-	orDefault := func(n, d int64) int64 {
-		if n <= 0 {
-			return d
-		}
-		return n
+// memoryLimit and filesLimit return the largest memory of a sandbox, and the largest size of its files.
+func memoryLimit(spec *atoll.Spec) int64 { return orDefault(spec.Limits.Memory, DefaultMemory) }
+func filesLimit(spec *atoll.Spec) int64  { return orDefault(spec.Limits.Disk, DefaultDisk) }
+
+// orDefault returns n, or d if n is not set.
+func orDefault(n, d int64) int64 {
+	if n <= 0 {
+		return d
 	}
-	return orDefault(spec.Limits.Memory, DefaultMemory) + orDefault(spec.Limits.Disk, DefaultDisk)
+	return n
+}
+
+// The files of a sandbox are part of the Go heap. The limit of the runtime follows their size: with room for all files that a
+// sandbox may have, garbage of commands could use that room.
+const (
+	filesInterval = 20 * time.Millisecond // between two looks at the size, while a command runs
+	filesStep     = 4 << 20               // the room for files is a multiple of it, and has one in reserve
+)
+
+// measureFiles raises the part of the runtime's memory limit that is for the files of a sandbox to what they need, and reports
+// whether it has changed. It is never lowered, since snapshots may have the files that were removed. d.mu is held.
+func (s *Sandbox) measureFiles(used int64) bool {
+	need := min((used/filesStep+2)*filesStep, filesLimit(&s.spec))
+	if need <= s.heapFiles {
+		return false
+	}
+	s.heapFiles = need
+	return true
+}
+
+// filesInMemory returns the size of the files of a sandbox; 0 if they are not loaded.
+func (s *Sandbox) filesInMemory() int64 {
+	files, _, _ := s.currentParts()
+	if files == nil {
+		return 0
+	}
+	return files.Usage().Bytes
+}
+
+// followFiles lets the runtime's memory limit follow the size of the files until the operation ends.
+func (op *operation) followFiles() {
+	s := op.s
+	if !s.d.LimitHeap {
+		return
+	}
+	op.follow = time.AfterFunc(time.Hour, func() {
+		used := s.filesInMemory()
+		s.d.mu.Lock()
+		if s.measureFiles(used) {
+			s.d.updateHeapLimit()
+		}
+		s.d.mu.Unlock()
+		select {
+		case <-op.done:
+		default:
+			op.follow.Reset(filesInterval)
+		}
+	})
+	op.follow.Reset(filesInterval) // only now, since the function uses follow
 }
 
 // usedMemory returns the memory that the Go runtime has from the system.

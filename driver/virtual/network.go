@@ -6,11 +6,13 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/egress/policy"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
@@ -19,6 +21,9 @@ import (
 type network struct {
 	rules *policy.Rules
 	http  *http.Transport
+
+	proxies upstream.Proxies
+	resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
 // newNetwork returns the network of a sandbox; nil if it has none.
@@ -26,7 +31,7 @@ func (d *Driver) newNetwork(n atoll.Network) (kernel.Network, error) {
 	if d.network != nil {
 		return d.network(n)
 	}
-	net, err := newNetwork(n)
+	net, err := newNetwork(n, d.Upstream)
 	if net == nil || err != nil {
 		return nil, err // not a nil *network
 	}
@@ -34,7 +39,7 @@ func (d *Driver) newNetwork(n atoll.Network) (kernel.Network, error) {
 }
 
 // newNetwork returns the network for a policy; nil if the policy allows nothing.
-func newNetwork(n atoll.Network) (*network, error) {
+func newNetwork(n atoll.Network, proxy upstream.Config) (*network, error) {
 	rules, err := policy.New(n)
 	if err != nil {
 		return nil, err
@@ -48,7 +53,10 @@ func newNetwork(n atoll.Network) (*network, error) {
 	if rules.AllowsNothing() {
 		return nil, nil
 	}
-	net := &network{rules: rules}
+	if err := proxy.Check(); err != nil {
+		return nil, err
+	}
+	net := &network{rules: rules, proxies: proxy.Compile(), resolve: resolveHost}
 	net.http = &http.Transport{
 		DialContext: net.dial, MaxIdleConns: 4, IdleConnTimeout: 5 * time.Second, DisableKeepAlives: true, DisableCompression: true,
 		TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: 30 * time.Second, MaxResponseHeaderBytes: 256 << 10,
@@ -123,21 +131,33 @@ func parseHostPort(text, scheme string) (string, uint16, error) {
 	return host, port, nil
 }
 
-// dial resolves the name and connects to the first address that the rules allow. It dials the
-// address that was checked.
-func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, error) {
+// dial connects to the host of a request, through the upstream proxy if there is one for the host.
+func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	host, port, err := parseHostPort(address, policy.HTTP)
 	if err != nil {
 		return nil, err
 	}
 	addrs := n.rules.Addresses(host, port)
+	if len(addrs) == 0 && host != policy.HostName { // those are reached directly
+		proxy, err := n.proxies.ProxyFor(host, port)
+		if err != nil {
+			return nil, err
+		}
+		if proxy != nil {
+			return n.dialUpstream(ctx, proxy, host, port)
+		}
+	}
 	if len(addrs) == 0 {
-		if addrs, err = resolveHost(ctx, host); err != nil {
+		if addrs, err = n.resolve(ctx, host); err != nil {
 			return nil, err
 		}
 	}
-	err = fmt.Errorf("%w: %s has no address that this sandbox may connect to", atoll.ErrDenied, host)
-	var d net.Dialer
+	return n.dialFirst(ctx, host, addrs, port)
+}
+
+// dialFirst connects to the first address of a host that the rules allow.
+func (n *network) dialFirst(ctx context.Context, host string, addrs []netip.Addr, port uint16) (net.Conn, error) {
+	err := fmt.Errorf("%w: %s has no address that this sandbox may connect to", atoll.ErrDenied, host)
 	for _, a := range addrs {
 		if no := n.rules.CheckAddress(host, a, port).Err(); no != nil {
 			err = no
@@ -150,11 +170,38 @@ func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, er
 			}
 		}
 		var c net.Conn
-		if c, err = d.DialContext(ctx, proto, netip.AddrPortFrom(a, port).String()); err == nil {
+		if c, err = dialAddress(ctx, netip.AddrPortFrom(a, port)); err == nil {
 			return c, nil
 		}
 	}
 	return nil, err
+}
+
+// dialUpstream connects to a host through a proxy of the host's network. A request for another host is
+// refused unless that host may lead to the same address, which only this host's resolution shows.
+func (n *network) dialUpstream(ctx context.Context, proxy *url.URL, host string, port uint16) (net.Conn, error) {
+	d := upstream.Dialer{Resolve: n.resolve, Dial: dialAddress}
+	c, addr, err := d.DialAllowed(ctx, proxy, n.rules, host, port)
+	if err != nil {
+		return nil, err
+	}
+	if asked, ok := ctx.Value(askedHost{}).(string); ok {
+		err = fmt.Errorf("%w: a connection to %s that asks for %s, which the upstream proxy may lead elsewhere", atoll.ErrDenied, host, asked)
+		if addr.IsValid() {
+			err = n.rules.CheckAddress(asked, addr, port).Err()
+		}
+	}
+	if err != nil {
+		_ = c.Close() // nothing was sent
+		return nil, err
+	}
+	return c, nil
+}
+
+// dialAddress connects to an address that was checked.
+func dialAddress(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, "tcp", to.String())
 }
 
 func resolveHost(ctx context.Context, host string) ([]netip.Addr, error) {

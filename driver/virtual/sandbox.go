@@ -29,6 +29,8 @@ type Sandbox struct {
 
 	terminals vt.Set
 
+	heapFiles int64 // of the runtime's memory limit, for its files; guarded by d.mu
+
 	mu         sync.Mutex
 	fs         *vfs.FS        // guarded by mu, as all below
 	k          *kernel.Kernel // replaced, as fs and sh, when another process has changed the stored sandbox
@@ -100,6 +102,7 @@ type operation struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 	held   bool
+	follow *time.Timer // see followFiles; nil: it does not
 }
 
 // beginOperation starts an operation. It fails if the sandbox was destroyed, or, with needs, if it
@@ -133,6 +136,7 @@ func (s *Sandbox) beginOperation(ctx context.Context, needs bool) (context.Conte
 		op.close()
 		return nil, nil, err
 	}
+	op.followFiles()
 	return ctx, op, nil
 }
 
@@ -166,6 +170,9 @@ func (op *operation) close() {
 		s.releaseStore()
 	}
 	close(op.done)
+	if op.follow != nil {
+		op.follow.Stop()
+	}
 }
 
 // currentParts returns the files, kernel and shell of the sandbox.

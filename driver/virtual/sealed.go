@@ -200,7 +200,7 @@ func (s *sealedSandbox) connect(ctx context.Context) (net.Conn, error) {
 	if s.begun && !s.exists {
 		return nil, fmt.Errorf("%w: what the sandbox was is lost: %w", atoll.ErrUnavailable, s.worker.reason())
 	}
-	network, err := newNetwork(s.spec.Network)
+	network, err := newNetwork(s.spec.Network, s.d.Upstream)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func workerMemory(spec atoll.Spec) int64 {
 	if spec.Limits.Memory < 0 || spec.Limits.Disk < 0 {
 		return 0
 	}
-	n := memoryOf(spec)
+	n := memoryLimit(&spec) + filesLimit(&spec)
 	return n + n/4 + workerMargin
 }
 

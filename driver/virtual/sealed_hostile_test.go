@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
@@ -91,7 +92,7 @@ func TestWorkerSendsEmptyObjects(t *testing.T) {
 func TestWorkerSendsEndlessHead(t *testing.T) {
 	h := newHost(t, atoll.Spec{})
 	var err error
-	h.network, err = newNetwork(atoll.Network{Allow: []string{"example.com"}})
+	h.network, err = newNetwork(atoll.Network{Allow: []string{"example.com"}}, upstream.Config{Proxy: upstream.None})
 	if err != nil {
 		t.Fatal(err)
 	}

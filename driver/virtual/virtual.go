@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/helper"
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell"
@@ -68,6 +69,10 @@ type Driver struct {
 
 	// Helpers finds atoll-worker, the program of sealed sandboxes.
 	Helpers helper.Finder
+
+	// Upstream is the HTTP proxy through which connections leave the host. Its zero value is that of
+	// the environment of this process.
+	Upstream upstream.Config
 
 	Now  func() time.Time // nil: time.Now
 	Rand io.Reader        // nil: crypto/rand
@@ -321,12 +326,14 @@ func (d *Driver) register(s *Sandbox) error {
 			return err
 		}
 	}
+	used := s.filesInMemory()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.sandboxes == nil {
 		d.sandboxes = make(map[string]*Sandbox)
 	}
 	d.sandboxes[s.id] = s
+	s.measureFiles(used)
 	d.updateHeapLimit()
 	return nil
 }
@@ -363,6 +370,7 @@ func (d *Driver) OpenOwned(_ context.Context, id string, owner atoll.Owner) (ato
 		d.sandboxes = make(map[string]*Sandbox)
 	}
 	d.sandboxes[id] = s
+	s.measureFiles(0) // nothing is loaded yet
 	d.updateHeapLimit()
 	return s, nil
 }

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/atoll-sandbox/atoll"
@@ -24,8 +26,8 @@ func (s *Server) serveDaytona(w *responseWriter, r *http.Request, c *call, kind 
 		c.pattern = unknownRoute
 		s.metrics.unimplemented.WithLabelValues("daytona").Inc()
 	}
-	if daytona.IsEvents(r) { // without a key, which must not count as a wrong one
-		return daytona.ErrEvents
+	if daytona.IsEvents(r) {
+		return s.daytona.ServeEvents(w, r, s.newEventLogin(w, r, c))
 	}
 	before := s.tokenCalls.generation()
 	if err := s.authenticateDaytona(r, c); err != nil {
@@ -45,6 +47,40 @@ func (s *Server) serveDaytona(w *responseWriter, r *http.Request, c *call, kind 
 	}
 	defer done()
 	return s.daytona.Serve(kind, w, r, c.account)
+}
+
+// newEventLogin returns the function that authenticates the caller of a stream of events, whose key comes in a
+// message.
+func (s *Server) newEventLogin(w *responseWriter, r *http.Request, c *call) daytona.EventLogin {
+	return func(ctx context.Context, key string) (context.Context, *fleet.Account, func(), error) {
+		r := r.Clone(ctx)
+		r.Header.Set("Authorization", "Bearer "+key)
+		before := s.tokenCalls.generation()
+		if err := s.authenticateDaytona(r, c); err != nil {
+			return nil, nil, nil, err
+		}
+		var ends []func()
+		leave := func() {
+			for _, end := range slices.Backward(ends) {
+				end()
+			}
+		}
+		if c.caller.Token != "" {
+			limited, end := s.limitToToken(w, r, c, before)
+			r, ends = limited, append(ends, end)
+		}
+		done, err := s.callers.admitRequest(c)
+		if err == nil {
+			ends = append(ends, done)
+			done, err = s.callers.admitStream(c, "events")
+		}
+		if err != nil {
+			leave()
+			return nil, nil, nil, err
+		}
+		ends = append(ends, done)
+		return r.Context(), c.account, leave, nil
+	}
 }
 
 // authenticateDaytona identifies the caller by an API key, which is the secret of a token, or by the signature

@@ -1,10 +1,15 @@
 package api
 
 import (
+	"context"
+	"encoding/json"
 	"net/http"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/api/daytona"
@@ -68,7 +73,12 @@ func TestDaytonaRequests(t *testing.T) {
 		{"PUT", at + "/labels", `{"labels":{"daytona.sandbox":""}}`, 400, `reserved`},
 		{"POST", at + "/autostop/30", ``, 200, `"autoStopInterval":30`},
 		{"POST", at + "/autostop/-5", ``, 400, `autostop`},
-		{"POST", at + "/autopause/5", ``, 501, `not support`},
+		{"POST", at + "/autopause/5", ``, 200, `"autoStopInterval":0,"autoPauseInterval":5`},
+		{"POST", at + "/autostop/30", ``, 200, `"autoStopInterval":30,"autoPauseInterval":0`},
+		{"POST", at + "/autopause/0", ``, 200, `"autoStopInterval":30,"autoPauseInterval":0`},
+		{"POST", at + "/autodelete/60", ``, 200, `"autoDeleteInterval":60`},
+		{"POST", at + "/autodelete/-1", ``, 200, `"autoDeleteInterval":-1`},
+		{"POST", "/api/sandbox", `{"autoStopInterval":1,"autoPauseInterval":1}`, 400, `one must be 0`},
 		{"POST", "/api/sandbox", `{"gpu":1}`, 501, `gpu`},
 		{"POST", "/api/sandbox", `{"secrets":[{"A":"b"}]}`, 501, `secrets`},
 		{"POST", "/api/sandbox", `{"public":true}`, 501, `public`},
@@ -153,4 +163,139 @@ func FuzzDaytona(f *testing.F) {
 			}
 		}
 	})
+}
+
+// eventClient is a client of the stream of events.
+type eventClient struct {
+	t  *testing.T
+	ws *websocket.Conn
+}
+
+// openEvents opens the stream of events and sends a key.
+func (s *daytonaSite) openEvents(t *testing.T, key string) *eventClient {
+	t.Helper()
+	ws, _, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(s.url, "http")+"/api/socket.io/?source=sdk-typescript&EIO=4&transport=websocket", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ws.CloseNow() })
+	c := &eventClient{t: t, ws: ws}
+	if open := c.read(); !strings.HasPrefix(open, `0{"`) || !strings.Contains(open, `"pingInterval":25000`) {
+		t.Fatalf("the first packet is %s", open)
+	}
+	c.write(`40{"token":"` + key + `"}`)
+	return c
+}
+
+func (c *eventClient) write(text string) {
+	c.t.Helper()
+	if err := c.ws.Write(c.t.Context(), websocket.MessageText, []byte(text)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// read returns the next packet; "closed" after the last.
+func (c *eventClient) read() string {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 30*time.Second)
+	defer cancel()
+	_, b, err := c.ws.Read(ctx)
+	if ctx.Err() != nil {
+		c.t.Fatal("no packet")
+	}
+	if err != nil {
+		return "closed"
+	}
+	return string(b)
+}
+
+// readState reads events until one of a sandbox has a state, and returns its name.
+func (c *eventClient) readState(sandbox, state string) string {
+	c.t.Helper()
+	for {
+		text := c.read()
+		var packet []json.RawMessage
+		var name string
+		var data struct {
+			ID, State, NewState string
+			Sandbox             struct{ ID, State string }
+		}
+		if !strings.HasPrefix(text, "42") || json.Unmarshal([]byte(text[2:]), &packet) != nil || len(packet) != 2 || json.Unmarshal(packet[0], &name) != nil || json.Unmarshal(packet[1], &data) != nil {
+			c.t.Fatalf("want an event, got %s", text)
+		}
+		if data.Sandbox.ID+data.ID != sandbox {
+			c.t.Fatalf("an event of another sandbox: %s", text)
+		}
+		if data.Sandbox.State == state && data.NewState == state || data.State == state {
+			return name
+		}
+	}
+}
+
+// TestDaytonaEvents follows a sandbox from its creation to its removal, as the SDKs do over socket.io.
+func TestDaytonaEvents(t *testing.T) {
+	s := newDaytonaSite(t)
+	c, other := s.openEvents(t, s.key), s.openEvents(t, s.daytonaKey(atoll.Owner{App: "app", User: "mallory"}))
+	for _, x := range []*eventClient{c, other} {
+		if connected := x.read(); !strings.HasPrefix(connected, `40{"sid":`) {
+			t.Fatalf("the second packet is %s", connected)
+		}
+	}
+	if status, body := s.request("POST", "/api/sandbox/"+s.sandbox+"/stop", s.key, ""); status != 200 {
+		t.Fatalf("stop: %d %s", status, body)
+	}
+	if name := c.readState(s.sandbox, "stopped"); name != "sandbox.state.updated" {
+		t.Errorf("a stop is %s", name)
+	}
+	status, body := s.request("DELETE", "/api/sandbox/"+s.sandbox, s.key, "")
+	if status != 200 {
+		t.Fatalf("delete: %d %s", status, body)
+	}
+	c.readState(s.sandbox, "destroyed")
+	status, body = s.request("POST", "/api/sandbox", s.key, `{}`)
+	id := regexp.MustCompile(`^\{"id":"(\w+)"`).FindStringSubmatch(body)
+	if status != 200 || id == nil {
+		t.Fatalf("create: %d %s", status, body)
+	}
+	c.readState(id[1], "started")
+	// What another owner's stream gets first is about his own sandbox.
+	status, body = s.request("POST", "/api/sandbox", s.daytonaKey(atoll.Owner{App: "app", User: "mallory"}), `{}`)
+	if id = regexp.MustCompile(`^\{"id":"(\w+)"`).FindStringSubmatch(body); status != 200 || id == nil {
+		t.Fatalf("create: %d %s", status, body)
+	}
+	other.readState(id[1], "started")
+	c.write("41")
+	for text := c.read(); text != "closed"; text = c.read() {
+		if strings.Contains(text, id[1]) {
+			t.Errorf("an event of another owner: %s", text)
+		}
+	}
+}
+
+// TestDaytonaEventsOfStrangers: without a valid key there are no events.
+func TestDaytonaEventsOfStrangers(t *testing.T) {
+	s := newDaytonaSite(t)
+	for _, key := range []string{"dtn_" + strings.Repeat("0", 40), "nonsense"} {
+		c := s.openEvents(t, key)
+		if text := c.read(); !strings.HasPrefix(text, `44{"message":"Invalid credentials`) {
+			t.Errorf("%s: %s", key, text)
+		}
+		if text := c.read(); text != "closed" {
+			t.Errorf("%s: %s", key, text)
+		}
+	}
+	ws, _, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(s.url, "http")+"/api/socket.io/?EIO=4&transport=websocket", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ws.CloseNow() }()
+	c := &eventClient{t: t, ws: ws}
+	c.read()
+	c.write(`42["sandbox.created",{}]`)
+	if text := c.read(); text != "closed" {
+		t.Errorf("a first message without a key: %s", text)
+	}
+	if status, body := s.request("GET", "/api/socket.io/?EIO=4&transport=polling", s.key, ""); status != 501 {
+		t.Errorf("polling: %d %s", status, body)
+	}
 }

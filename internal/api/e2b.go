@@ -5,8 +5,10 @@ import (
 	"net/http"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/api/daytona"
 	"github.com/atoll-sandbox/atoll/internal/api/e2b"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/preview"
 	"github.com/atoll-sandbox/atoll/internal/preview/proxy"
 )
 
@@ -30,6 +32,19 @@ func (s *Server) E2BServices() map[int]http.Handler {
 		services[port] = h
 	}
 	return services
+}
+
+// PortKeyNames returns where clients of the vendors' APIs that are served send port keys of sandboxes.
+func (s *Server) PortKeyNames() preview.KeyNames {
+	var names preview.KeyNames
+	if s.e2b != nil {
+		names.Headers = append(names.Headers, e2b.TrafficHeader)
+	}
+	if s.daytona != nil {
+		names.Headers = append(names.Headers, daytona.PreviewHeader)
+		names.Params = append(names.Params, daytona.PreviewParam)
+	}
+	return names
 }
 
 // kindOfE2B returns the part of E2B's API that a request calls.

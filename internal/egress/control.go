@@ -13,6 +13,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/egress/policy"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
@@ -44,11 +45,16 @@ const (
 // Control sends requests to the egress proxy of a sandbox. Its methods may be called concurrently.
 // If the proxy does not run they return ErrUnavailable; Start starts another.
 type Control struct {
-	dir string
+	dir      string
+	upstream upstream.Config
 }
 
 // Open returns the control of the proxy in the directory dir, whether it runs or not.
 func Open(dir string) *Control { return &Control{dir: dir} }
+
+// WithUpstream returns a control that replaces the upstream proxy together with the rules. Other
+// controls replace it by that of the environment of this process.
+func (c *Control) WithUpstream(u upstream.Config) *Control { return &Control{dir: c.dir, upstream: u} }
 
 // question is a request to a proxy. Each connection carries one.
 type question struct {
@@ -84,7 +90,10 @@ func (c *Control) SetNetwork(ctx context.Context, n atoll.Network) error {
 	if err := Check(n); err != nil {
 		return err
 	}
-	names := readResolution()
+	if err := c.upstream.Check(); err != nil {
+		return err
+	}
+	names := readResolution(c.upstream)
 	_, err := c.askProxy(ctx, question{Op: opSet, Network: &n, Names: &names})
 	return err
 }

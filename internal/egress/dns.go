@@ -170,5 +170,5 @@ func (a *dnsReply) pack(code dnsmessage.RCode) []byte {
 
 // recordDeniedName records and reports a refused name.
 func (s *server) recordDeniedName(host, kind string, v policy.Verdict) {
-	s.recordRefusal(atoll.Connection{Protocol: "dns", Host: host, Method: kind, Rule: v.Rule, Reason: v.Reason}, nil)
+	s.recordRefusal(atoll.Connection{Protocol: "dns", Host: host, Method: kind, Rule: v.Rule, Reason: v.Reason, Suggestion: v.Suggestion}, nil)
 }

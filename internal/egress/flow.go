@@ -164,7 +164,7 @@ func (f *flow) recordStart(protocol string, v policy.Verdict) {
 
 // recordRefusal records that the flow was refused.
 func (f *flow) recordRefusal(protocol string, v policy.Verdict) {
-	f.s.recordRefusal(atoll.Connection{Protocol: protocol, Host: f.host, Port: int(f.port), Rule: v.Rule, Reason: v.Reason}, &f.traffic)
+	f.s.recordRefusal(atoll.Connection{Protocol: protocol, Host: f.host, Port: int(f.port), Rule: v.Rule, Reason: v.Reason, Suggestion: v.Suggestion}, &f.traffic)
 }
 
 // Read returns the bytes that were read ahead, then those of the connection.

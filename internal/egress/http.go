@@ -176,7 +176,7 @@ func (t *httpConn) forwardRequest(h *head, u *url.URL, named string) bool {
 	v := f.authorize(func(r *policy.Rules) policy.Verdict {
 		return f.checkRequest(r, t.scheme, named, h.method, path, h.fields)
 	})
-	c := atoll.Connection{Protocol: t.scheme, Host: host, Port: int(port), Method: h.method, Path: path, Allowed: v.Allowed, Rule: v.Rule, Reason: v.Reason}
+	c := atoll.Connection{Protocol: t.scheme, Host: host, Port: int(port), Method: h.method, Path: path, Allowed: v.Allowed, Rule: v.Rule, Reason: v.Reason, Suggestion: v.Suggestion}
 	if !v.Allowed {
 		f.s.recordRefusal(c, &f.traffic)
 		t.sendError(403, v.Reason)
@@ -225,8 +225,16 @@ func (t *httpConn) sendUpstreamError(err error) {
 	case errors.Is(err, errBody):
 		t.sendError(400, err.Error())
 	default:
-		t.sendError(502, t.f.host+": "+t.f.s.rules.Load().Redact(shortenError(err)))
+		t.sendError(502, t.f.describeFailure(err))
 	}
+}
+
+// describeFailure returns why a connection to the flow's host could not be made, as the program may read it.
+func (f *flow) describeFailure(err error) string {
+	if errors.Is(err, atoll.ErrDenied) {
+		return reasonOf(err)
+	}
+	return f.host + ": " + f.s.rules.Load().Redact(shortenError(err))
 }
 
 // reasonOf returns the reason of a denial, or the text of another error.
@@ -404,11 +412,23 @@ func (f *flow) sendError(code int, text string) {
 	f.closeGently()
 }
 
-// buildErrorResponse returns a complete response of the proxy itself.
+// buildErrorResponse returns a complete response of the proxy itself. The text is also in its status line,
+// since many programs show nothing else of a refused CONNECT.
 func buildErrorResponse(code int, text string) []byte {
+	phrase := http.StatusText(code) + ": " + formatPhrase(text)
 	text = "atoll: " + text + "\n"
 	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\nX-Atoll-Gate: refused\r\n\r\n%s",
-		code, http.StatusText(code), len(text), text)
+		code, phrase, len(text), text)
+}
+
+// formatPhrase returns a text as it may stand in a status line: printable ASCII, of a limited length.
+func formatPhrase(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text[:min(len(text), maxReason)])
 }
 
 // errBody reports a body that does not match its head.

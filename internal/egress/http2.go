@@ -88,7 +88,7 @@ func (t *http2Conn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return f.checkRequest(rules, policy.HTTPS, named, method, path, r.Header)
 	})
 	defer done()
-	c.Allowed, c.Rule, c.Reason = v.Allowed, v.Rule, v.Reason
+	c.Allowed, c.Rule, c.Reason, c.Suggestion = v.Allowed, v.Rule, v.Reason, v.Suggestion
 	if !v.Allowed {
 		f.s.recordRefusal(c, count)
 		sendError(w, http.StatusForbidden, v.Reason)

@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"bufio"
 	"container/list"
 	"context"
 	"crypto"
@@ -13,11 +14,16 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"math/big"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 	"time"
+
+	"golang.org/x/net/http2"
 
 	"github.com/atoll-sandbox/atoll/internal/egress/policy"
 )
@@ -162,14 +168,7 @@ func (f *flow) serveInspected(up net.Conn) {
 	if up != nil {
 		_ = up.Close() // each request connects itself
 	}
-	cfg := &tls.Config{
-		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.s.ca.certFor(f.host) },
-	}
-	c := tls.Server(bufferedConn{f.conn, f}, cfg)
-	ctx, cancel := context.WithTimeout(f.ctx, headTimeout)
-	err := c.HandshakeContext(ctx)
-	cancel()
+	c, err := f.answerTLS()
 	if err != nil {
 		f.recordRefusal("tls", policy.Verdict{Reason: "the program does not trust the sandbox's certificate authority, or disconnected: " + truncate(err.Error())})
 		f.abortWith(errClosed)
@@ -181,4 +180,40 @@ func (f *flow) serveInspected(up net.Conn) {
 	}
 	f.serveHTTP(policy.HTTPS, c)
 	_ = c.CloseWrite() // best effort
+}
+
+// answerTLS answers the handshake of TLS in place of the host.
+func (f *flow) answerTLS() (*tls.Conn, error) {
+	cfg := &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.s.ca.certFor(f.host) },
+	}
+	c := tls.Server(bufferedConn{f.conn, f}, cfg)
+	ctx, cancel := context.WithTimeout(f.ctx, headTimeout)
+	defer cancel()
+	return c, c.HandshakeContext(ctx)
+}
+
+// sendReasonInTLS answers the first request in a refused TLS connection with the reason. Nothing is sent to
+// the host.
+func (f *flow) sendReasonInTLS(reason string) {
+	c, err := f.answerTLS()
+	if err != nil {
+		f.abortWith(errClosed) // the refusal is recorded already
+		return
+	}
+	_ = f.conn.SetReadDeadline(time.Now().Add(headTimeout)) // a closed connection fails below
+	if c.ConnectionState().NegotiatedProtocol == "h2" {
+		s := &http2.Server{MaxConcurrentStreams: maxStreams, IdleTimeout: lingerTimeout}
+		s.ServeConn(c, &http2.ServeConnOpts{
+			Context: f.ctx, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { sendError(w, http.StatusForbidden, reason) }),
+			BaseConfig: &http.Server{ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: headTimeout, MaxHeaderBytes: maxHead},
+		})
+		return
+	}
+	if _, err := readHead(bufio.NewReader(c)); err == nil {
+		_, _ = c.Write(buildErrorResponse(http.StatusForbidden, reason)) // best effort
+	}
+	_ = c.CloseWrite() // best effort
+	f.closeGently()
 }

@@ -49,7 +49,7 @@ func (j *journal) addEntry(c atoll.Connection, t *traffic) *entry {
 	if c.Time.IsZero() {
 		c.Time = time.Now()
 	}
-	for _, text := range []*string{&c.Host, &c.Address, &c.Method, &c.Path, &c.Rule, &c.Reason} {
+	for _, text := range []*string{&c.Host, &c.Address, &c.Method, &c.Path, &c.Rule, &c.Reason, &c.Suggestion} {
 		if len(*text) > maxText {
 			*text = (*text)[:maxText] + "…"
 		}

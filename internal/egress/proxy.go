@@ -9,6 +9,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/egress/policy"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/helper"
 )
 
@@ -18,6 +19,8 @@ type Proxy struct {
 	ID      string // of the sandbox
 	Dir     string // of the proxy alone; made when it is needed
 	Helpers helper.Finder
+
+	Upstream upstream.Config // proxy through which it connects
 
 	// Connect opens a stream to the guest on which nothing was sent yet.
 	Connect func(ctx context.Context) (net.Conn, error)
@@ -77,7 +80,7 @@ func (p *Proxy) Start(ctx context.Context, n atoll.Network) error {
 	if err != nil {
 		return err
 	}
-	_, err = Start(ctx, Options{Dir: p.Dir, ID: p.ID, Network: n, Guest: f, Helpers: p.Helpers})
+	_, err = Start(ctx, Options{Dir: p.Dir, ID: p.ID, Network: n, Guest: f, Helpers: p.Helpers, Upstream: p.Upstream})
 	return err
 }
 
@@ -96,7 +99,7 @@ func (p *Proxy) Restart(ctx context.Context, n atoll.Network) error {
 // SetNetwork gives the proxy new rules; what they no longer allow is cut off before it returns.
 // When none runs, one is started if the sandbox runs; otherwise it starts with the rules later.
 func (p *Proxy) SetNetwork(ctx context.Context, n atoll.Network, running bool) error {
-	err := Open(p.Dir).SetNetwork(ctx, n)
+	err := Open(p.Dir).WithUpstream(p.Upstream).SetNetwork(ctx, n)
 	if !errors.Is(err, atoll.ErrUnavailable) {
 		return err
 	}

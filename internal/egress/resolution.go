@@ -15,6 +15,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/egress/policy"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 )
 
 // resolution is the host's configuration of name resolution, read before the proxy is confined.
@@ -23,15 +24,15 @@ type resolution struct {
 	Hosts   map[string][]string `json:"hosts,omitempty"`   // of /etc/hosts
 	Fixed   bool                `json:"fixed,omitempty"`   // the servers were given explicitly and are not replaced by the host's
 
-	Upstream upstream `json:"upstream,omitzero"`
+	Upstream upstream.Proxies `json:"upstream,omitzero"`
 }
 
 // readResolution reads the host's files. Unreadable files count as empty.
-func readResolution() resolution {
+func readResolution(u upstream.Config) resolution {
 	conf, _ := os.ReadFile("/etc/resolv.conf")
 	hosts, _ := os.ReadFile("/etc/hosts")
 	r := parseResolution(conf, hosts)
-	r.Upstream = readUpstream()
+	r.Upstream = u.Compile()
 	return r
 }
 
@@ -141,12 +142,13 @@ func (n *network) resolveAllowed(ctx context.Context, rules *policy.Rules, host 
 // address that was checked.
 func (n *network) dialAllowed(ctx context.Context, rules *policy.Rules, host string, port uint16) (net.Conn, netip.Addr, error) {
 	if host != policy.HostName && len(rules.Addresses(host, port)) == 0 { // those are reached directly
-		proxy, err := n.names.Load().Upstream.proxyFor(host, port)
+		proxy, err := n.names.Load().Upstream.ProxyFor(host, port)
 		if err != nil {
 			return nil, netip.Addr{}, err
 		}
 		if proxy != nil {
-			return n.dialUpstream(ctx, proxy, rules, host, port)
+			d := upstream.Dialer{Resolve: n.resolveHost, Dial: n.dial}
+			return d.DialAllowed(ctx, proxy, rules, host, port)
 		}
 	}
 	addrs, err := n.resolveAllowed(ctx, rules, host, port)

@@ -148,7 +148,7 @@ func newNotifier(ctx context.Context, client *guest.Client) func(atoll.Connectio
 			place = net.JoinHostPort(c.Host, fmt.Sprint(c.Port))
 		}
 		select {
-		case queue <- atoll.Notice{Kind: atoll.NoticeDenied, Time: c.Time, Address: place, Port: c.Port, Message: c.Reason}:
+		case queue <- atoll.Notice{Kind: atoll.NoticeDenied, Time: c.Time, Address: place, Port: c.Port, Message: c.Reason, Suggestion: c.Suggestion}:
 		default:
 		}
 	}

@@ -151,7 +151,7 @@ func (s *server) evaluate(ctx context.Context, target string) (atoll.Connection,
 // evaluateAddress completes the verdict on an allowed host by its address.
 func (s *server) evaluateAddress(ctx context.Context, rules *policy.Rules, c atoll.Connection, port uint16) (atoll.Connection, error) {
 	addrs, err := s.net.resolveAllowed(ctx, rules, c.Host, port)
-	if proxy, bad := s.net.names.Load().Upstream.proxyFor(c.Host, port); len(addrs) == 0 && bad == nil && proxy != nil && rules.Lists(c.Host, port) {
+	if proxy, bad := s.net.names.Load().Upstream.ProxyFor(c.Host, port); len(addrs) == 0 && bad == nil && proxy != nil && rules.Lists(c.Host, port) {
 		return c, nil // the upstream proxy resolves it
 	}
 	if err != nil || len(addrs) == 0 {
@@ -180,7 +180,7 @@ func (s *server) evaluateAddress(ctx context.Context, rules *policy.Rules, c ato
 			refused, c.Address = v, show(a)
 		}
 	}
-	c.Allowed, c.Reason = false, refused.Reason
+	c.Allowed, c.Reason, c.Suggestion = false, refused.Reason, refused.Suggestion
 	if refused.Rule != "" {
 		c.Rule = refused.Rule
 	}

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/helper"
 	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 )
@@ -32,7 +33,8 @@ type Options struct {
 	Helpers helper.Finder
 
 	Nameservers []string // ip:port; empty: the host's
-	NoLog       bool     // don't write network.log
+	Upstream    upstream.Config
+	NoLog       bool // don't write network.log
 }
 
 // Start starts a proxy and waits until it serves. If one runs already, it gets the rules, and Guest
@@ -42,7 +44,10 @@ func Start(ctx context.Context, o Options) (*Control, error) {
 	if err := Check(o.Network); err != nil {
 		return nil, err
 	}
-	c := Open(o.Dir)
+	if err := o.Upstream.Check(); err != nil {
+		return nil, err
+	}
+	c := Open(o.Dir).WithUpstream(o.Upstream)
 	turn, err := acquireStartLock(ctx, o.Dir)
 	if err != nil {
 		return nil, err
@@ -120,7 +125,7 @@ const (
 )
 
 func newBootConfig(o *Options) (*bootConfig, error) {
-	b := &bootConfig{ID: o.ID, Network: o.Network, Names: readResolution(), Log: !o.NoLog}
+	b := &bootConfig{ID: o.ID, Network: o.Network, Names: readResolution(o.Upstream), Log: !o.NoLog}
 	if len(o.Nameservers) > 0 {
 		b.Names.Servers, b.Names.Fixed = o.Nameservers, true
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/helper"
 )
 
@@ -22,6 +23,7 @@ type Options struct {
 	Helpers helper.Finder
 
 	Nameservers []string
+	Upstream    upstream.Config
 	NoLog       bool
 }
 

@@ -167,7 +167,7 @@ func (f *flow) serveOpaque(scheme, protocol string, up net.Conn) {
 	})
 	if !v.Allowed {
 		f.recordRefusal(protocol, v)
-		f.refuseByScheme(scheme)
+		f.refuseByScheme(scheme, v.Reason)
 		return
 	}
 	f.recordStart(protocol, v)
@@ -175,7 +175,7 @@ func (f *flow) serveOpaque(scheme, protocol string, up net.Conn) {
 		var err error
 		if up, err = f.dial(f.ctx, f.host, f.port); err != nil {
 			f.recordFailure(err)
-			f.refuseByScheme(scheme)
+			f.refuseByScheme(scheme, f.describeFailure(err))
 			return
 		}
 	} else {
@@ -270,7 +270,13 @@ func (f *flow) recordFailure(err error) {
 // recordEntryFailure records why the connection of an entry could not be made.
 func (f *flow) recordEntryFailure(e *entry, err error) {
 	if errors.Is(err, atoll.ErrDenied) {
-		e.update(func(c *atoll.Connection) { c.Allowed = false })
+		var denial *policy.Denial
+		e.update(func(c *atoll.Connection) {
+			c.Allowed = false
+			if errors.As(err, &denial) {
+				c.Suggestion = denial.Suggestion
+			}
+		})
 		if f.s.notify != nil {
 			c := e.copy()
 			c.Reason = err.Error()
@@ -305,7 +311,7 @@ func (f *flow) refuseByProtocol(v policy.Verdict) {
 	switch k {
 	case isTLS:
 		f.recordRefusal("tls", v)
-		f.sendTLSAlert()
+		f.refuseTLS(v.Reason)
 	case isHTTP:
 		f.recordRefusal("http", v)
 		f.sendError(403, v.Reason)
@@ -315,12 +321,30 @@ func (f *flow) refuseByProtocol(v policy.Verdict) {
 	}
 }
 
-func (f *flow) refuseByScheme(scheme string) {
+func (f *flow) refuseByScheme(scheme, reason string) {
 	if scheme == policy.HTTPS {
-		f.sendTLSAlert()
+		f.refuseTLS(reason)
 		return
 	}
 	f.abortWith(errClosed)
+}
+
+// refuseTLS refuses a TLS connection: with the reason in HTTP if the program trusts the sandbox's authority,
+// else by an alert. The ClientHello is in the flow's buffer.
+func (f *flow) refuseTLS(reason string) {
+	if f.s.ca != nil {
+		if name, err := f.readHello(); err == nil && (name == "" || isSameHost(name, f.host)) {
+			f.sendReasonInTLS(reason)
+			return
+		}
+	}
+	f.sendTLSAlert()
+}
+
+// isSameHost reports whether a name, as a program wrote it, is that of a host.
+func isSameHost(name, host string) bool {
+	canonical, err := policy.CanonicalHost(name)
+	return err == nil && canonical == host
 }
 
 // sendTLSAlert refuses a TLS connection with the alert "access denied".

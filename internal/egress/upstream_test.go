@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 )
 
 // upstreamProxy puts a proxy of the host at an address of the world. It connects to what it is asked
@@ -47,7 +48,7 @@ func (w *world) upstreamProxy(at string, names map[string]string) (targets func(
 
 func TestUpstreamProxy(t *testing.T) {
 	w := newWorld(t, atoll.Network{Mode: atoll.NetworkNAT, Allow: []string{"listed.test", "far.test", "lan.test", "mapped.test=10.1.2.3", "direct.test"}, Deny: []string{"denied.test"}})
-	w.n.names.Store(&resolution{Upstream: upstream{HTTP: "http://user:pass@proxy.corp:3128", HTTPS: "http://proxy.corp:3128", NoProxy: "direct.test"}})
+	w.n.names.Store(&resolution{Upstream: upstream.Proxies{HTTP: "http://user:pass@proxy.corp:3128", HTTPS: "http://proxy.corp:3128", NoProxy: "direct.test"}})
 	w.names["proxy.corp"] = []string{"10.9.9.9"}
 	for _, name := range []string{"listed.test", "any.test", "denied.test", "direct.test"} {
 		w.names[name] = []string{public}
@@ -93,15 +94,15 @@ func TestUpstreamProxy(t *testing.T) {
 func TestUpstreamProxyFailsClosed(t *testing.T) {
 	for _, text := range []string{"socks5://proxy.corp:1080", "https://proxy.corp", "http://%zz", "http://gone.corp:3128"} {
 		w := newWorld(t, atoll.Network{Allow: []string{"a.test"}})
-		w.n.names.Store(&resolution{Upstream: upstream{HTTP: text, HTTPS: text}})
+		w.n.names.Store(&resolution{Upstream: upstream.Proxies{HTTP: text, HTTPS: text}})
 		w.names["a.test"] = []string{public}
 		w.web(public + ":80")
 		if got := get(w.client("proxy", nil), "http://a.test/"); !strings.Contains(got, "502") || !strings.Contains(got, "upstream proxy") || w.dials() != "" {
 			t.Errorf("%s: %q, dialled %q", text, got, w.dials())
 		}
 	}
-	u := upstream{HTTP: "http://u:pa55@%zz"}
-	if _, err := u.proxyFor("a.test", 80); err == nil || strings.Contains(err.Error(), "pa55") {
+	u := upstream.Proxies{HTTP: "http://u:pa55@%zz"}
+	if _, err := u.ProxyFor("a.test", 80); err == nil || strings.Contains(err.Error(), "pa55") {
 		t.Errorf("the error has the password: %v", err)
 	}
 }

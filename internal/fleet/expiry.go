@@ -61,13 +61,17 @@ func (r *row) nextExpiry() (expiryAction, time.Time) {
 		sooner(expireDestroy, t)
 	}
 	if l.Idle > 0 {
-		stop := l.Policy == atoll.PolicyLongrunning || l.Policy == atoll.PolicyPersistent
-		switch {
-		case !stop:
-			sooner(expireDestroy, r.active.Add(l.Idle))
-		case r.state == atoll.Running || r.state == atoll.Paused:
-			sooner(expireStop, r.active.Add(l.Idle))
+		switch end := r.active.Add(l.Idle); {
+		case l.IdleThen == atoll.ExpireRemove:
+			sooner(expireDestroy, end)
+		case l.IdleThen == atoll.ExpirePause && r.state == atoll.Running:
+			sooner(expirePause, end)
+		case l.IdleThen == atoll.ExpireStop && (r.state == atoll.Running || r.state == atoll.Paused):
+			sooner(expireStop, end)
 		}
+	}
+	if l.Stopped > 0 && r.state == atoll.Stopped {
+		sooner(expireDestroy, r.changed.Add(l.Stopped))
 	}
 	return what, at
 }

@@ -3,6 +3,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,10 +30,14 @@ type Options struct {
 	// it.
 	Home string
 
+	// Shared is the directory of the workspaces, which all servers of a shared registry must see;
+	// empty: Home. It is created if it is missing.
+	Shared string
+
 	// Registry is the address of a PostgreSQL database that several servers share, postgres://…;
 	// empty: a file in Home. With a shared registry every driver must be a SharedDriver, whose
-	// sandboxes all servers can open, and the directory workspaces in Home must be shared by all
-	// servers.
+	// sandboxes all servers can open, and Shared must be one directory for all servers if they use
+	// workspaces.
 	Registry string
 
 	Drivers []atoll.Driver
@@ -180,7 +185,7 @@ func (f *Fleet) openParts(ctx context.Context) (err error) {
 	f.recorder = newRecorder(f.registry, f.now, f.log)
 	f.processes = newProcesses(f.now)
 	return f.reserve.Use(func() error {
-		f.workspaces, err = workspace.OpenStore(f.opts.Home)
+		f.workspaces, err = workspace.OpenStore(cmp.Or(f.opts.Shared, f.opts.Home))
 		return err
 	})
 }
@@ -236,6 +241,9 @@ func (f *Fleet) closeParts(ctx context.Context) error {
 func (f *Fleet) checkOptions() error {
 	if f.opts.Home == "" || !filepath.IsAbs(f.opts.Home) {
 		return fmt.Errorf("%w: home %q: must be an absolute path", atoll.ErrInvalid, f.opts.Home)
+	}
+	if f.opts.Shared != "" && !filepath.IsAbs(f.opts.Shared) {
+		return fmt.Errorf("%w: shared directory %q: must be an absolute path", atoll.ErrInvalid, f.opts.Shared)
 	}
 	if len(f.opts.Drivers) == 0 {
 		return fmt.Errorf("%w: a fleet needs a driver", atoll.ErrInvalid)

@@ -177,7 +177,7 @@ func (s *Sandbox) Connections(ctx context.Context) (list []atoll.Connection, err
 	m := s.secretMask(nil)
 	for i := range list {
 		c := &list[i]
-		c.Host, c.Path, c.Reason = m.redact(c.Host), m.redact(c.Path), m.redact(c.Reason)
+		c.Host, c.Path, c.Reason, c.Suggestion = m.redact(c.Host), m.redact(c.Path), m.redact(c.Reason), m.redact(c.Suggestion)
 	}
 	return list, err
 }

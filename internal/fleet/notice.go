@@ -16,7 +16,7 @@ func (s *Sandbox) Notices(ctx context.Context, fn func(atoll.Notice) error) erro
 	m := s.secretMask(nil)
 	return callInner(ctx, s, "notices", func(ctx context.Context, n atoll.Notifier) error {
 		return n.Notices(ctx, func(n atoll.Notice) (err error) {
-			n.Command, n.Message = m.redact(n.Command), m.redact(n.Message)
+			n.Command, n.Message, n.Suggestion = m.redact(n.Command), m.redact(n.Message), m.redact(n.Suggestion)
 			if n.Kind == atoll.NoticeProcessEnded {
 				if n.Process, err = s.translateProcessID(ctx, n.Process); err != nil {
 					return err

@@ -357,13 +357,16 @@ func TestProcessesEndWithTheirSandbox(t *testing.T) {
 		t.Run(k.law, func(t *testing.T) {
 			f := openMemoryFleet(t, "", nil)
 			sb := newSandbox(t, f, atoll.Config{})
-			mustStart(t, sb, "p", atoll.Cmd{Shell: "cat", Timeout: -1})
+			mustStart(t, sb, "p", atoll.Cmd{Shell: "echo up; cat", Timeout: -1})
 			in := newInput() // a client that is silent
 			there := make(chan struct{})
 			ended := make(chan error)
 			go func() {
-				close(there)
-				_, err := sb.Attach(minuteContext(t), "p", Attachment{Stdin: in})
+				var once sync.Once
+				_, err := sb.Attach(minuteContext(t), "p", Attachment{Stdin: in, Stdout: writerFunc(func(b []byte) (int, error) {
+					once.Do(func() { close(there) })
+					return len(b), nil
+				})})
 				ended <- err
 			}()
 			<-there

@@ -2,8 +2,12 @@ package fleet
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -144,15 +148,75 @@ func (a *Account) revokeRouteLink(ctx context.Context, tx *sql.Tx, id string) er
 // RouteLinkKey returns the signing key of a link, if it is valid. It is read from the registry
 // each time: another server may have revoked the link.
 func (f *Fleet) RouteLinkKey(ctx context.Context, id string) ([]byte, bool, error) {
-	var key []byte
-	err := f.registry.TokenDB.QueryRowContext(ctx, `select route_links.key from route_links where route_links.id = ?2 and`+liveRouteLink, registry.Timestamp(f.now()), id).Scan(&key)
+	key, _, ok, err := f.findRouteLink(ctx, id)
+	return key, ok, err
+}
+
+func (f *Fleet) findRouteLink(ctx context.Context, id string) (key []byte, sandbox string, ok bool, err error) {
+	err = f.registry.TokenDB.QueryRowContext(ctx, `select route_links.key, route_links.sandbox from route_links where route_links.id = ?2 and`+liveRouteLink, registry.Timestamp(f.now()), id).Scan(&key, &sandbox)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		return nil, false, nil
+		return nil, "", false, nil
 	case err != nil:
-		return nil, false, &atoll.Error{Op: "look up link", Err: err}
+		return nil, "", false, &atoll.Error{Op: "look up link", Err: err}
 	}
-	return key, true, nil
+	return key, sandbox, true, nil
+}
+
+// linkHostSize is the number of hexadecimal digits with which the host name of a link ends.
+const linkHostSize = 32
+
+// linkIDSize is the length of the id of a link.
+const linkIDSize = 13
+
+// linkHost returns the name of a link to one port in host names: its id, and a code that proves that the
+// name was created with the key of the link.
+func linkHost(key []byte, id string, port int) string {
+	m := hmac.New(sha256.New, key)
+	_, _ = fmt.Fprintf(m, "host of port %d", port) // never fails
+	return id + hex.EncodeToString(m.Sum(nil))[:linkHostSize]
+}
+
+// RouteLinkHost returns the name of a link in host names. A request to that name reaches one port of the
+// sandbox and needs no token, for as long as the link is valid: the name itself is the secret.
+func (a *Account) RouteLinkHost(ctx context.Context, l atoll.RouteLink, port int) (string, error) {
+	const op = "create link"
+	if err := a.checkScope(op, atoll.ScopeRun); err != nil {
+		return "", err
+	}
+	if l.Owner != a.caller.Owner && !a.caller.hasScope(atoll.ScopeAdmin) {
+		return "", &atoll.Error{Op: op, ID: l.ID, Err: atoll.ErrNotFound}
+	}
+	key, ok, err := a.f.RouteLinkKey(ctx, l.ID)
+	if err == nil && !ok {
+		err = &atoll.Error{Op: op, ID: l.ID, Err: atoll.ErrNotFound}
+	}
+	if err != nil {
+		return "", err
+	}
+	return linkHost(key, l.ID, port), nil
+}
+
+// RouteLinkID returns the id of the link whose name in host names a text may be.
+func RouteLinkID(name string) (id string, ok bool) {
+	if len(name) != linkIDSize+linkHostSize || name[0] != 'l' {
+		return "", false
+	}
+	return name[:linkIDSize], true
+}
+
+// FindRouteLinkHost returns the sandbox of the valid link that has a name in host names for a port; empty:
+// there is none.
+func (f *Fleet) FindRouteLinkHost(ctx context.Context, name string, port int) (sandbox string, err error) {
+	id, ok := RouteLinkID(name)
+	if !ok || port == 0 {
+		return "", nil
+	}
+	key, sandbox, ok, err := f.findRouteLink(ctx, id)
+	if err != nil || !ok || subtle.ConstantTimeCompare([]byte(linkHost(key, id, port)), []byte(name)) != 1 {
+		return "", err
+	}
+	return sandbox, nil
 }
 
 // forgetRouteLinks deletes expired links.

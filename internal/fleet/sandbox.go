@@ -284,7 +284,7 @@ func (s *Sandbox) queryStatus(ctx context.Context) (atoll.Status, error) {
 	return info.Status, nil
 }
 
-// Update changes the name, labels or lifecycle of a sandbox.
+// Update changes the name, labels, lifecycle or public ports of a sandbox.
 func (a *Account) Update(ctx context.Context, key string, c Change) (atoll.Info, error) {
 	if err := a.checkScope("update", atoll.ScopeRun); err != nil {
 		return atoll.Info{}, err
@@ -320,6 +320,9 @@ func (f *Fleet) updateSandbox(ctx context.Context, id string, c Change) (row, er
 		if c.Lifecycle != nil {
 			cfg.Lifecycle = *c.Lifecycle
 			f.bindToProcess(r, cfg.Lifecycle.Policy)
+		}
+		if c.PublicPorts != nil {
+			cfg.PublicPorts = *c.PublicPorts
 		}
 		if err := cfg.Check(); err != nil {
 			return err

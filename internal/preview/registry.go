@@ -31,6 +31,10 @@ type Registry struct {
 	// Access checks access links; nil: everyone who reaches the proxy gets access to
 	// the sandboxes of the local owner.
 	Access *proxy.Access
+	// OnlyLinks ignores that ports of sandboxes are public: the operator demands links.
+	OnlyLinks bool
+
+	admitter *proxy.Admitter // nil: every request needs a link
 }
 
 // LinkAccess returns the access check for the links of a fleet.
@@ -56,20 +60,30 @@ func (d *Registry) Finder() proxy.Finder {
 
 // Run ends connections whose link was revoked, until ctx is done.
 func (d *Registry) Run(ctx context.Context) error {
-	if d.Access == nil {
+	if d.Access == nil && d.admitter == nil {
 		<-ctx.Done()
 		return nil
 	}
-	defer d.Fleet.OnRevoked(func(context.Context) { d.Access.Recheck() })()
+	defer d.Fleet.OnRevoked(func(context.Context) { d.recheck() })()
 	t := time.NewTicker(recheckInterval)
 	defer t.Stop()
 	for {
 		select {
 		case <-t.C:
-			d.Access.Recheck()
+			d.recheck()
 		case <-ctx.Done():
 			return nil
 		}
+	}
+}
+
+// recheck ends the requests whose right has ended.
+func (d *Registry) recheck() {
+	if d.Access != nil {
+		d.Access.Recheck()
+	}
+	if d.admitter != nil {
+		d.admitter.Recheck()
 	}
 }
 
@@ -205,4 +219,25 @@ func (d *Registry) CreateLink(ctx context.Context, a *fleet.Account, key string,
 	}
 	l.URL = at + "?" + url.Values{proxy.AccessParam: {l.Secret}}.Encode()
 	return l, nil
+}
+
+// CreateHostLink creates a link to one port of a sandbox whose URL has a host name of its own, as a secret: so
+// every path below it opens, without a cookie. The name is the link's Secret.
+func (d *Registry) CreateHostLink(ctx context.Context, a *fleet.Account, key string, port int, expires time.Time) (atoll.RouteLink, error) {
+	if d.admitter == nil {
+		return atoll.RouteLink{}, &atoll.Error{Op: "create link", ID: key, Err: fmt.Errorf("%w: the proxy does not serve host names of links", atoll.ErrState)}
+	}
+	if port < 1 || port > 65535 {
+		return atoll.RouteLink{}, &atoll.Error{Op: "create link", ID: key, Err: fmt.Errorf("%w: port %d: must be 1 to 65535", atoll.ErrInvalid, port)}
+	}
+	l, err := a.CreateRouteLink(ctx, key, expires)
+	if err != nil {
+		return atoll.RouteLink{}, err
+	}
+	l.Port = port
+	if l.Secret, err = a.RouteLinkHost(ctx, l, port); err != nil {
+		return atoll.RouteLink{}, err
+	}
+	_, l.URL, err = d.Address.ForRemote().URL(l.Secret, port)
+	return l, err
 }

@@ -22,9 +22,9 @@ func TestComponentsCombine(t *testing.T) {
 		t.Fatalf("building the renderer: %v: %s", err, out)
 	}
 	settings := map[string]string{ // a variable of each component's server
-		"apart": "ATOLL_KUBERNETES_APART", "direct": "ATOLL_KUBERNETES_DIRECT", "replicas": "ATOLL_REGISTRY", "tls": "ATOLL_SERVE_TLS_CERT", "classes": "",
+		"apart": "ATOLL_KUBERNETES_APART", "direct": "ATOLL_KUBERNETES_DIRECT", "replicas": "ATOLL_REGISTRY", "shared": "ATOLL_SHARED", "tls": "ATOLL_SERVE_TLS_CERT", "classes": "",
 	}
-	all := []string{"apart", "classes", "direct", "replicas", "tls"}
+	all := []string{"apart", "classes", "direct", "replicas", "shared", "tls"}
 	for set := range 1 << len(all) {
 		var chosen []string
 		for i, name := range all {

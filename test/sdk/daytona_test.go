@@ -27,10 +27,10 @@ func TestDaytona(t *testing.T) {
 		calls   int // that must have been made
 		refused int // of them
 	}{
-		{"@daytona/sdk", 107, 30},
-		{"@daytonaio/sdk", 107, 30},
-		{"daytona167", 78, 17}, // 0.167
-		{"daytona128", 73, 14}, // 0.128
+		{"@daytona/sdk", 106, 25},
+		{"@daytonaio/sdk", 106, 25},
+		{"daytona167", 77, 13}, // 0.167
+		{"daytona128", 73, 12}, // 0.128
 	} {
 		t.Run(k.pkg, func(t *testing.T) {
 			r := w.runE2B(t, "daytona.mjs", k.pkg)

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,9 +26,9 @@ func TestE2B(t *testing.T) {
 		calls       int // that must have been made
 		refused     int // of them
 	}{
-		{"e2b.mjs", "e2b", 73, 10},
-		{"e2b.mjs", "e2b225", 63, 2}, // 2.25
-		{"e2b.mjs", "e2b28", 53, 1},  // 2.8
+		{"e2b.mjs", "e2b", 75, 10},
+		{"e2b.mjs", "e2b225", 64, 2}, // 2.25
+		{"e2b.mjs", "e2b28", 54, 1},  // 2.8
 		{"e2b-code-interpreter.mjs", "", 16, 0},
 	} {
 		t.Run(strings.TrimSuffix(k.script, ".mjs")+"/"+k.pkg, func(t *testing.T) {
@@ -71,7 +72,9 @@ func newE2BFixture(t *testing.T) *e2bFixture {
 	if err := os.Symlink(filepath.Join(sdks, "node_modules"), filepath.Join(w.dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
-	w.startServer(t, filepath.Join(w.dir, "app"), "--e2b", "--daytona", "--proxy", "off")
+	port := freePort(t)
+	// A proxy behind another one demands links, even on loopback.
+	w.startServer(t, filepath.Join(w.dir, "app"), "--e2b", "--daytona", "--proxy", "127.0.0.1:"+port, "--proxy-behind", "--proxy-public", "http:"+port)
 	key := exec.Command(testenv.Atoll(t), "token", "create", "--quiet", "--e2b")
 	key.Env = append(os.Environ(), "ATOLL_HOME="+filepath.Join(w.dir, "home"), "ATOLL_CONFIG="+filepath.Join(w.dir, "none.yaml"))
 	out, err := key.Output()
@@ -80,6 +83,21 @@ func newE2BFixture(t *testing.T) *e2bFixture {
 	}
 	w.env = append(os.Environ(), "E2B_API_KEY="+strings.TrimSpace(string(out)), "E2B_API_URL="+w.base, "E2B_SANDBOX_URL="+w.base, "E2B_VOLUME_API_URL="+w.base)
 	return w
+}
+
+// freePort returns a port of this host that no program has.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }
 
 // runE2B runs a script and returns its report.

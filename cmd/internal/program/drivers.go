@@ -12,13 +12,14 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 )
 
 // Wiring returns what the commands use without importing it.
 func Wiring() app.Wiring {
 	return app.Wiring{
 		NewDrivers:  Drivers,
-		NewInMemory: func() atoll.Driver { return &virtual.Driver{LimitHeap: true} },
+		NewInMemory: func(c *config.Config) atoll.Driver { return &virtual.Driver{LimitHeap: true, Upstream: upstreamProxy(c)} },
 		NewRescuer:  pairing.NewRescuer,
 	}
 }
@@ -27,18 +28,24 @@ func Wiring() app.Wiring {
 // the next run of atoll finds them. No driver does anything before it is used. The first is the
 // default; a project takes the first that runs real programs, so stronger isolation comes first.
 func Drivers(c *config.Config, home string) []atoll.Driver {
+	proxy := upstreamProxy(c)
 	return []atoll.Driver{
-		&virtual.Driver{Dir: filepath.Join(home, "sandboxes"), SealOthers: config.Get[bool](c, "virtual.seal")},
+		&virtual.Driver{Dir: filepath.Join(home, "sandboxes"), SealOthers: config.Get[bool](c, "virtual.seal"), Upstream: proxy},
 		microvmDriver(c, home),
-		&namespace.Driver{Dir: filepath.Join(home, "namespace"), ImageDir: filepath.Join(home, "images")},
-		&docker.Driver{Dir: filepath.Join(home, "docker"), Host: config.Get[string](c, "docker.host")},
+		&namespace.Driver{Dir: filepath.Join(home, "namespace"), ImageDir: filepath.Join(home, "images"), Upstream: proxy},
+		&docker.Driver{Dir: filepath.Join(home, "docker"), Host: config.Get[string](c, "docker.host"), Upstream: proxy},
 		kubernetesDriver(c, home),
 	}
 }
 
+// upstreamProxy returns the proxy through which connections of sandboxes leave this host.
+func upstreamProxy(c *config.Config) upstream.Config {
+	return upstream.Config{Proxy: config.Get[string](c, "egress.proxy"), NoProxy: config.List[string](c, "egress.no_proxy")}
+}
+
 func microvmDriver(c *config.Config, home string) *microvm.Driver {
 	return &microvm.Driver{
-		Dir: filepath.Join(home, "microvm"), ImageDir: filepath.Join(home, "images"),
+		Dir: filepath.Join(home, "microvm"), ImageDir: filepath.Join(home, "images"), Upstream: upstreamProxy(c),
 		QEMU: config.Get[string](c, "microvm.qemu"), Kernel: config.Get[string](c, "microvm.kernel"), Modules: config.Get[string](c, "microvm.modules"),
 		Accel: config.Get[string](c, "microvm.accel"), Type: config.Get[string](c, "microvm.type"),
 		Bridge: config.Get[string](c, "microvm.bridge"), Roots: config.List[string](c, "microvm.roots"),
@@ -57,6 +64,7 @@ func kubernetesDriver(c *config.Config, home string) *kubernetes.Driver {
 	}
 	return &kubernetes.Driver{
 		Dir:        filepath.Join(home, "kubernetes"),
+		Upstream:   upstreamProxy(c),
 		Home:       config.Get[string](c, "kubernetes.home"),
 		Kubeconfig: config.Get[string](c, "kubernetes.kubeconfig"), Context: config.Get[string](c, "kubernetes.context"),
 		Namespace: config.Get[string](c, "kubernetes.namespace"), NamespacePerApp: config.Get[bool](c, "kubernetes.apart"),

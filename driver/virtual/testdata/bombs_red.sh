@@ -24,3 +24,14 @@ f=$(printf ':;%.0s' {1..100000}); for ((i=0;i<1000;i++)); do eval "f$i() { $f }"
 for ((i=0;i<15000;i++)); do complete -W a a$i; done; for ((i=0;i<200;i++)); do sleep 100 & complete -W a b$i; done; wait
 head -c 9000885 /dev/zero | numfmt --to=si | wc -c
 head -c 9000885 /dev/zero | factor 2>&1 | wc -c
+for i in {1..60}; do eval "v$i='v$((i+1))+v$((i+1))'"; done; v61=1; let v1; echo $((v1)) ${a[v1]}
+exec bash -c 'exec bash -c "$0" "$0"' 'exec bash -c "$0" "$0"'
+d=$(printf "%0200d" 0); for i in {1..15}; do mkdir $d; cd $d; done; y=$(printf '\\w%.0s' {1..1000000}); x=${y@P}; echo ${#x}
+y="\\D{$(printf '%%c%.0s' {1..1000000})}"; x=${y@P}; echo ${#x}
+x=$(printf '%09000000d' 1); while :; do ((x)); [ $x -eq 2 ]; printf -v y '%d' $x; done 2>/dev/null
+x=$(printf 'z%09000000d' 1); while :; do unset $x; declare $x; [[ -v $x ]]; : ${!x}; done 2>/dev/null
+x=$(printf '%07000000d' 1); declare -u u; while :; do u=$x; done
+env $(printf 'env %.0s' {1..200000}) true; nice $(printf 'nice %.0s' {1..200000}) true
+for i in {1..40}; do ln -s "$(printf './%.0s' {1..1900})x$((i-1))" x$i; done; mkdir x0; for((;;)); do test -e x40/x40; done
+HOSTNAME=$(printf %03000000d 1); y=$(printf '\\H%.0s' {1..20000}); z=${y@P}
+yes | tr -d '\n' | strings -n 1000000000

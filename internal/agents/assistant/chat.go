@@ -1,6 +1,7 @@
 package assistant
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
+	"github.com/atoll-sandbox/atoll/internal/state/filelock"
 )
 
 // chatStore stores conversations, in a directory for each owner: the messages, and
@@ -34,6 +36,8 @@ type chatStore struct {
 	mu         sync.Mutex
 	busy       map[string]bool // by owner and id: a turn runs; guarded by mu
 	turnCounts map[string]int  // by owner: turns started since the last removal of old chats; guarded by mu
+
+	shared sync.Mutex // held with the lock of an owner
 }
 
 // chat is a stored conversation.
@@ -104,26 +108,15 @@ func (c *chatStore) acquireChat(o atoll.Owner, name string, in chatContext, mess
 	if id == "" {
 		id = "c" + strings.TrimPrefix(atoll.NewID(), "s")
 	}
-	c.mu.Lock()
-	key := o.String() + "/" + id
-	if c.busy[key] && name == "" { // an unnamed request gets a chat of its own
+	let, err = c.lockChat(o, id)
+	if errors.Is(err, atoll.ErrState) && name == "" { // an unnamed request gets a chat of its own
 		id = "c" + strings.TrimPrefix(atoll.NewID(), "s")
-		key = o.String() + "/" + id
+		let, err = c.lockChat(o, id)
 	}
-	if c.busy[key] {
-		c.mu.Unlock()
-		return nil, nil, fmt.Errorf("chat %s: %w: a turn of it is under way; wait for its end, or cancel it", id, atoll.ErrState)
+	if err != nil {
+		return nil, nil, err
 	}
-	c.busy[key] = true
-	c.turnCounts[o.String()]++
-	due := c.turnCounts[o.String()]%sweepEvery == 1
-	c.mu.Unlock()
-	let = sync.OnceFunc(func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.busy, key)
-	})
-	if due {
+	if c.countTurn(o)%sweepEvery == 1 {
 		c.removeOld(o)
 	}
 	ch, err := c.load(o, id)
@@ -135,6 +128,123 @@ func (c *chatStore) acquireChat(o atoll.Owner, name string, in chatContext, mess
 	// belongs to another conversation than the one that the client sees.
 	ch.diverged = !ch.isNew && len(messages) > 0 && !ch.hasFingerprint(mark.Said)
 	return ch, let, nil
+}
+
+// countTurn returns how many turns of an owner there have been in this process.
+func (c *chatStore) countTurn(o atoll.Owner) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turnCounts[o.String()]++
+	return c.turnCounts[o.String()]
+}
+
+// chatLock is the name of a chat's lock, which its turn holds.
+const chatLock = "lock"
+
+// lockChat locks a chat against other turns, also of other processes that share the directory. A chat with a turn is
+// ErrState.
+func (c *chatStore) lockChat(o atoll.Owner, id string) (let func(), err error) {
+	key := o.String() + "/" + id
+	c.mu.Lock()
+	busy := c.busy[key]
+	c.busy[key] = true
+	c.mu.Unlock()
+	var unlock func()
+	ok := !busy
+	if ok {
+		unlock, ok, err = lockDir(filepath.Join(c.ownerDir(o), id))
+	}
+	if ok && err == nil {
+		return sync.OnceFunc(func() {
+			unlock()
+			c.setIdle(key)
+		}), nil
+	}
+	if !busy {
+		c.setIdle(key)
+	}
+	if err == nil {
+		err = fmt.Errorf("%w: a turn of it is under way; wait for its end, or cancel it", atoll.ErrState)
+	}
+	return nil, fmt.Errorf("chat %s: %w", id, err)
+}
+
+// setIdle marks that no turn of this process has a chat.
+func (c *chatStore) setIdle(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, key)
+}
+
+// lockDir locks a chat's directory, which is created if it is missing. It returns false if another process has the lock.
+func lockDir(dir string) (unlock func(), ok bool, err error) {
+	for {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, false, err
+		}
+		unlock, ok, err = filelock.TryPath(filepath.Join(dir, chatLock))
+		if !errors.Is(err, os.ErrNotExist) { // an old chat was removed at this moment
+			return unlock, ok, err
+		}
+	}
+}
+
+// ownerLock is the name of the lock of what the chats of an owner share.
+const ownerLock = ".lock"
+
+// lockTime limits the wait for the lock of an owner, which is held while a file is replaced.
+const lockTime = 10 * time.Second
+
+// lockOwner locks what the chats of an owner share: the fingerprints, and the memory of hooks. It waits for other holders, also in
+// other processes.
+func (c *chatStore) lockOwner(ctx context.Context, o atoll.Owner) (unlock func(), err error) {
+	if err := os.MkdirAll(c.ownerDir(o), 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(c.ownerDir(o), ownerLock), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, lockTime, fmt.Errorf("%w: another process has locked the chats", atoll.ErrTimeout))
+	defer cancel()
+	c.shared.Lock() // where the system has no file locks
+	if err := filelock.Poll(ctx, f); err != nil && !errors.Is(err, atoll.ErrUnsupported) {
+		c.shared.Unlock()
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() {
+		_ = f.Close() // releases the lock
+		c.shared.Unlock()
+	}, nil
+}
+
+// removeChat removes an old chat, unless a turn has it.
+func (c *chatStore) removeChat(o atoll.Owner, dir string) error {
+	let, err := c.lockChat(o, filepath.Base(dir))
+	if errors.Is(err, atoll.ErrState) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer let()
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, f := range files {
+		if f.Name() != chatLock {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, f.Name())))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(dir, chatLock)); err != nil {
+		return err
+	}
+	_ = os.Remove(dir) // fails if a turn has begun the chat again since the lock was removed
+	return nil
 }
 
 // hasFingerprint reports whether a fingerprint is that of the stored conversation.
@@ -186,8 +296,11 @@ func (c *chatStore) save(ch *chat, prints []fingerprints) error {
 	if err := os.MkdirAll(filepath.Join(c.ownerDir(ch.Owner), ".prints"), 0o700); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	unlock, err := c.lockOwner(context.Background(), ch.Owner)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	for _, p := range past {
 		if err := c.writeFingerprint(ch, p.Whole, " past"); err != nil {
 			return err
@@ -203,7 +316,7 @@ func (c *chatStore) save(ch *chat, prints []fingerprints) error {
 
 // writeFingerprint stores the chat of a fingerprint, marked as past if it is not the
 // latest. A fingerprint of two chats is stored as ambiguous and matches neither. The
-// caller holds mu.
+// caller holds the lock of the owner.
 func (c *chatStore) writeFingerprint(ch *chat, mark, past string) error {
 	name := c.printName(ch.Owner, mark)
 	text := ch.ID + past
@@ -277,10 +390,14 @@ func (c *chatStore) removeOldest(o atoll.Owner, list []entry, most int) {
 		base := filepath.Base(e.name)
 		n, size = n+1, size+e.size
 		fits := n <= most && size <= c.maxBytes || strings.HasPrefix(base, ".") // the memory of all chats
-		if fits && e.used.After(due) || c.isBusy(o, base) {
+		if fits && e.used.After(due) {
 			continue
 		}
-		if err := os.RemoveAll(e.name); err != nil {
+		remove := os.RemoveAll
+		if e.isChat {
+			remove = func(dir string) error { return c.removeChat(o, dir) }
+		}
+		if err := remove(e.name); err != nil {
 			c.log.Warn("old chat not removed", "file", e.name, "err", err)
 		}
 		size -= e.size
@@ -289,9 +406,10 @@ func (c *chatStore) removeOldest(o atoll.Owner, list []entry, most int) {
 
 // entry is a chat's directory, or a file beside them.
 type entry struct {
-	name string
-	used time.Time
-	size int64
+	name   string
+	used   time.Time
+	size   int64
+	isChat bool
 }
 
 // listEntries lists the entries of a directory of chats, or of fingerprints.
@@ -304,11 +422,11 @@ func listEntries(dir string) []entry {
 	for _, f := range all {
 		e := entry{name: filepath.Join(dir, f.Name())}
 		info, err := f.Info()
-		if err != nil || f.Name() == ".prints" {
+		if err != nil || f.Name() == ".prints" || f.Name() == ownerLock {
 			continue
 		}
 		e.used, e.size = info.ModTime(), info.Size()
-		if f.IsDir() {
+		if e.isChat = f.IsDir(); e.isChat {
 			e.used, e.size = chatUsage(e.name, e.used)
 		}
 		list = append(list, e)
@@ -334,12 +452,6 @@ func chatUsage(dir string, used time.Time) (time.Time, int64) {
 		}
 	}
 	return used, size
-}
-
-func (c *chatStore) isBusy(o atoll.Owner, id string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.busy[o.String()+"/"+id]
 }
 
 // beforeLastUser returns the messages before the last message of the user.

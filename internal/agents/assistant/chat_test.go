@@ -292,7 +292,7 @@ func TestOldestChatsGoFirst(t *testing.T) {
 			var left []string
 			list, err := os.ReadDir(c.ownerDir(alice))
 			for _, f := range list {
-				if f.Name() != ".prints" {
+				if f.Name() != ".prints" && f.Name() != ownerLock {
 					left = append(left, f.Name())
 				}
 			}
@@ -375,5 +375,67 @@ func TestMemory(t *testing.T) {
 	}
 	if err := m.Delete(ctx, "user", "k"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestServersShareChats has two servers with one directory: a chat has one turn at a time, an old chat with a turn elsewhere is not
+// removed, and values that hooks store at once are all there.
+func TestServersShareChats(t *testing.T) {
+	now := time.Now()
+	clock := func() time.Time { return now }
+	first := newChats(t, clock)
+	second, err := openChats(first.dir, time.Hour, clock, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch, let, err := first.acquireChat(alice, "talk", contextOf("w"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.save(ch, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*chatStore{first, second} {
+		if _, _, err := c.acquireChat(alice, "talk", contextOf("w"), nil); !errors.Is(err, atoll.ErrState) {
+			t.Errorf("a second turn: %v", err)
+		}
+	}
+	now = now.Add(2 * time.Hour)
+	second.removeOld(alice)
+	dir := filepath.Join(first.ownerDir(alice), "talk")
+	if _, err := os.Stat(filepath.Join(dir, "chat.json")); err != nil {
+		t.Errorf("the chat of a turn: %v", err)
+	}
+	let()
+	_, let, err = second.acquireChat(alice, "talk", contextOf("w"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	let()
+	second.removeOld(alice)
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the old chat: %v", err)
+	}
+	testServersShareMemory(t, first, second)
+}
+
+func testServersShareMemory(t *testing.T, stores ...*chatStore) {
+	var work sync.WaitGroup
+	var all *hookMemory
+	for i, c := range stores {
+		m := (&Turn{pipeline: &Pipeline{chats: c}, chat: &chat{ID: "talk", Owner: alice}, assistant: &Assistant{ID: "w"}}).openMemory()
+		all = m
+		work.Go(func() {
+			for n := range 50 {
+				if err := m.Set(t.Context(), "user", fmt.Sprint(i, "-", n), json.RawMessage("1"), 0); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	keys, err := all.Keys(t.Context(), "user")
+	if err != nil || len(keys) != 50*len(stores) {
+		t.Errorf("%d values, %v", len(keys), err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -20,7 +19,7 @@ import (
 type hookMemory struct {
 	files map[string]string // by space
 	now   func() time.Time
-	lock  *sync.Mutex // shared by all memories of this process
+	lock  func(context.Context) (unlock func(), err error) // excludes other changes, also of other processes
 }
 
 // storedValue is a value in a memory's file.
@@ -41,7 +40,8 @@ const (
 func (t *Turn) openMemory() *hookMemory {
 	c := t.pipeline.chats
 	base := c.ownerDir(t.chat.Owner)
-	return &hookMemory{now: t.pipeline.currentTime, lock: &c.mu, files: map[string]string{
+	lock := func(ctx context.Context) (func(), error) { return c.lockOwner(ctx, t.chat.Owner) }
+	return &hookMemory{now: t.pipeline.currentTime, lock: lock, files: map[string]string{
 		"user":    filepath.Join(base, ".user.json"),
 		"team":    filepath.Join(base, ".team.json"),
 		"chat":    filepath.Join(base, t.chat.ID, "memory.json"),
@@ -49,7 +49,7 @@ func (t *Turn) openMemory() *hookMemory {
 	}}
 }
 
-// readSpace reads a space, without expired values. The caller holds lock.
+// readSpace reads a space, without expired values.
 func (m *hookMemory) readSpace(space string) (map[string]storedValue, string, error) {
 	name, ok := m.files[space]
 	if !ok {
@@ -73,8 +73,6 @@ func (m *hookMemory) readSpace(space string) (map[string]storedValue, string, er
 
 // Get returns a value; nil: there is none.
 func (m *hookMemory) Get(_ context.Context, space, key string) (json.RawMessage, error) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
 	all, _, err := m.readSpace(space)
 	if err != nil {
 		return nil, err
@@ -84,8 +82,6 @@ func (m *hookMemory) Get(_ context.Context, space, key string) (json.RawMessage,
 
 // Keys returns the keys of a space, in order.
 func (m *hookMemory) Keys(_ context.Context, space string) ([]string, error) {
-	m.lock.Lock()
-	defer m.lock.Unlock()
 	all, _, err := m.readSpace(space)
 	keys := make([]string, 0, len(all))
 	for k := range all {
@@ -96,7 +92,7 @@ func (m *hookMemory) Keys(_ context.Context, space string) ([]string, error) {
 }
 
 // Set stores a value; it expires after ttl if that is not 0.
-func (m *hookMemory) Set(_ context.Context, space, key string, v json.RawMessage, ttl time.Duration) error {
+func (m *hookMemory) Set(ctx context.Context, space, key string, v json.RawMessage, ttl time.Duration) error {
 	if key == "" || len(key) > memoryKey || len(v) > memoryValue {
 		return fmt.Errorf("%w: memory %s: a key has 1 to %d bytes, a value at most %d", atoll.ErrQuota, space, memoryKey, memoryValue)
 	}
@@ -104,17 +100,20 @@ func (m *hookMemory) Set(_ context.Context, space, key string, v json.RawMessage
 	if ttl > 0 {
 		entry.Expires = m.now().Add(ttl)
 	}
-	return m.updateSpace(space, func(all map[string]storedValue) { all[key] = entry })
+	return m.updateSpace(ctx, space, func(all map[string]storedValue) { all[key] = entry })
 }
 
 // Delete removes a value.
-func (m *hookMemory) Delete(_ context.Context, space, key string) error {
-	return m.updateSpace(space, func(all map[string]storedValue) { delete(all, key) })
+func (m *hookMemory) Delete(ctx context.Context, space, key string) error {
+	return m.updateSpace(ctx, space, func(all map[string]storedValue) { delete(all, key) })
 }
 
-func (m *hookMemory) updateSpace(space string, f func(all map[string]storedValue)) error {
-	m.lock.Lock()
-	defer m.lock.Unlock()
+func (m *hookMemory) updateSpace(ctx context.Context, space string, f func(all map[string]storedValue)) error {
+	unlock, err := m.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	all, name, err := m.readSpace(space)
 	if err != nil {
 		return err

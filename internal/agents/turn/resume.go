@@ -19,6 +19,7 @@ const (
 	keptJournal   = "session"         // directory of agent.Job.Journal
 	keptEnd       = "end.json"        // a keptResult
 	keptDecisions = "decisions.jsonl" // keptDecisions; see decision.go
+	keptInterrupt = "interrupt"       // empty; exists once the turn is to be interrupted
 )
 
 // keptTurn is the state of a turn whose agent has started.
@@ -48,11 +49,41 @@ func (t *Turn) Keep(state any) (journal string, err error) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, keptState), b, 0o600) // without agent.Job.Journal it is not read
 	}
+	if err == nil {
+		err = t.startKeeping()
+	}
 	if err != nil {
 		return "", fmt.Errorf("turn: %w", err)
 	}
-	t.kept.Store(true)
 	return filepath.Join(dir, keptJournal), nil
+}
+
+// startKeeping marks that another process can continue the turn.
+func (t *Turn) startKeeping() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.kept.Store(true)
+	if t.interrupted {
+		return t.recordInterrupt()
+	}
+	return nil
+}
+
+// recordInterrupt stores that a kept turn is to be interrupted, before that is acknowledged. The caller holds mu.
+func (t *Turn) recordInterrupt() error {
+	if !t.kept.Load() {
+		return nil
+	}
+	return os.WriteFile(filepath.Join(t.keptDir(), keptInterrupt), nil, 0o600)
+}
+
+// wasInterrupted reports whether a kept turn is to be interrupted.
+func (d *Registry) wasInterrupted(p turnKey) (bool, error) {
+	_, err := os.Stat(filepath.Join(d.keptDir(p), keptInterrupt))
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // keptResult is the result of a turn that has ended, but for what is removed and stored after its end.
@@ -199,6 +230,10 @@ func (d *Registry) resumeTurn(p turnKey, prepare func(Left) (Work, error)) error
 	if err == nil {
 		decided, err = d.loadDecisions(p, l)
 	}
+	var interrupted bool
+	if err == nil {
+		interrupted, err = d.wasInterrupted(p)
+	}
 	if err != nil {
 		return errors.Join(err, d.finishLeft(l, r), l.file.Close())
 	}
@@ -210,6 +245,10 @@ func (d *Registry) resumeTurn(p turnKey, prepare func(Left) (Work, error)) error
 	t, ctx := d.addRunning(l, r)
 	t.told, t.decided = told, decided
 	t.kept.Store(true)
+	if interrupted {
+		t.interrupted = true
+		close(t.interrupt)
+	}
 	events := l.seq // before the turn writes more
 	d.runWork(ctx, t, work)
 	d.slog.Info("turn continued", "turn", r.ID, "owner", r.Owner.String(), "agent", r.Agent, "events", events)

@@ -301,3 +301,47 @@ func TestKilledAfterDecision(t *testing.T) {
 	first.cancelAll(atoll.ErrLeft)
 	<-x.Done()
 }
+
+// TestKilledAfterInterrupt kills a process that has acknowledged an interrupt before the agent has received it: the next process
+// interrupts the agent, also where the agent's session began after the interrupt.
+func TestKilledAfterInterrupt(t *testing.T) {
+	for name, early := range map[string]bool{"while the agent works": false, "before its session": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			first := open(t, Options{Dir: dir, Keep: true})
+			x := startKept(t, first)
+			if early {
+				x.kept.Store(false)
+			}
+			if err := first.Interrupt(alice, x.ID()); err != nil {
+				t.Fatal(err)
+			}
+			if early {
+				journal, err := x.Keep("again")
+				if err != nil {
+					t.Fatal(err)
+				}
+				writeJournal(t, journal)
+			}
+			first.kill(t)
+			second := open(t, Options{Dir: dir, Keep: true})
+			second.Resume(func(Left) (Work, error) {
+				return func(ctx context.Context, again *Turn) (agent.Result, error) {
+					select {
+					case <-again.Interrupted():
+						return agent.Result{Text: "interrupted"}, nil
+					case <-time.After(20 * time.Second):
+						return agent.Result{Text: "went on"}, nil
+					}
+				}, nil
+			})
+			events := second.readEvents(t, x.ID(), 0)
+			if r := events[len(events)-1].Result; r == nil || r.Text != "interrupted" {
+				t.Errorf("the turn ended with %+v", r)
+			}
+			second.closeNow(t)
+			first.cancelAll(atoll.ErrLeft)
+			<-x.Done()
+		})
+	}
+}

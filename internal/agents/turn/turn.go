@@ -308,10 +308,14 @@ func (t *Turn) requestInterrupt() error {
 	if t.finished {
 		return fmt.Errorf("%w: the turn has ended", atoll.ErrState)
 	}
-	if !t.interrupted {
-		t.interrupted = true
-		close(t.interrupt)
+	if t.interrupted {
+		return nil
 	}
+	if err := t.recordInterrupt(); err != nil {
+		return err
+	}
+	t.interrupted = true
+	close(t.interrupt)
 	return nil
 }
 

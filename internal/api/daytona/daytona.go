@@ -236,7 +236,7 @@ func (c *call) openRunning(ctx context.Context) (*fleet.Sandbox, error) {
 		return nil, err
 	}
 	if st.State != atoll.Running {
-		return nil, &Error{Status: http.StatusBadRequest, Message: "the sandbox is not started: it is " + stateOf(st.State, sb.Labels())}
+		return nil, &Error{Status: http.StatusBadRequest, Message: "the sandbox is not started: it is " + stateOf(&st)}
 	}
 	return sb, nil
 }

@@ -32,14 +32,24 @@ func (s *Server) registerLifecycle() {
 	}
 }
 
+// timers are the timers of a sandbox in minutes; nil: the client names none.
+type timers struct {
+	stop, pause, archive, remove, ttl *int
+}
+
 // lifecycleOf returns the lifecycle that a client asks for. What the fleet has no term for becomes a label.
 func lifecycleOf(in *newSandbox, labels map[string]string) (atoll.Lifecycle, error) {
-	l := atoll.Lifecycle{Policy: atoll.PolicyLongrunning, Lifetime: -1}
-	for _, t := range []struct {
-		name    string
-		minutes *int
-		missing int
-	}{{"autostop", in.AutoStopInterval, defaultAutoStop}, {"autoarchive", in.AutoArchiveInterval, defaultAutoArchive}, {"autodelete", in.AutoDeleteInterval, -1}, {"ttl", in.TTLMinutes, 0}} {
+	l := atoll.Lifecycle{Policy: atoll.PolicyPersistent}
+	t := timers{in.AutoStopInterval, in.AutoPauseInterval, in.AutoArchiveInterval, in.AutoDeleteInterval, in.TTLMinutes}
+	pauses := t.pause != nil && *t.pause > 0
+	if pauses && t.stop != nil && *t.stop > 0 {
+		return l, invalidError("autoStopInterval %d, autoPauseInterval %d: a sandbox that is not in use is either stopped or paused: one must be 0", *t.stop, *t.pause)
+	}
+	idle := timer{"autostop", t.stop, defaultAutoStop}
+	if pauses {
+		idle = timer{"autopause", t.pause, 0}
+	}
+	for _, t := range []timer{idle, {"autoarchive", t.archive, defaultAutoArchive}, {"autodelete", t.remove, -1}, {"ttl", t.ttl, 0}} {
 		n := t.missing
 		if t.minutes != nil {
 			n = *t.minutes
@@ -51,60 +61,93 @@ func lifecycleOf(in *newSandbox, labels map[string]string) (atoll.Lifecycle, err
 	return l, nil
 }
 
+// timer is a timer by its name, with the minutes of a client and those that are meant if it names none.
+type timer struct {
+	name    string
+	minutes *int
+	missing int
+}
+
 // changeTimer sets a timer of a sandbox that was created at a time.
 func changeTimer(l *atoll.Lifecycle, labels map[string]string, created time.Time, name string, minutes int) error {
 	if minutes < -1 || minutes > maxMinutes || minutes < 0 && name != "autodelete" {
 		return invalidError("%s %d: must be 0 to %d minutes", name, minutes, maxMinutes)
 	}
+	duration := time.Duration(-1) // never
+	if minutes > 0 {
+		duration = time.Duration(minutes) * time.Minute
+	}
 	switch name {
 	case "autostop":
-		l.Idle = -1
-		if minutes > 0 {
-			l.Idle = time.Duration(minutes) * time.Minute
+		if minutes > 0 || l.IdleThen != atoll.ExpirePause {
+			l.Idle, l.IdleThen = duration, atoll.ExpireStop
 		}
 	case "autopause":
-		if minutes > 0 {
-			return unsupportedError("autoPauseInterval: a pause of sandboxes that are not in use")
+		if minutes > 0 || l.IdleThen == atoll.ExpirePause {
+			l.Idle, l.IdleThen = duration, atoll.ExpirePause
 		}
 	case "autoarchive":
 		labels[labelArchive] = strconv.Itoa(minutes)
 	case "autodelete":
-		if minutes > 0 {
-			return unsupportedError("autoDeleteInterval %d: the removal of sandboxes that have been stopped for a time; 0 removes them when they stop, ttlMinutes at an age", minutes)
-		}
+		l.Stopped = duration
 		labels[labelDelete] = strconv.Itoa(minutes)
 	case "ttl":
 		l.TTL, l.Then = -1, atoll.ExpireRemove
 		if minutes > 0 {
-			l.TTL = time.Since(created) + time.Duration(minutes)*time.Minute
+			l.TTL = time.Since(created) + duration
 		}
 	}
 	// A sandbox that is to be removed when it stops is removed, rather than stopped, when it is idle.
-	l.Policy = atoll.PolicyLongrunning
-	if labels[labelDelete] == "0" {
-		l.Policy = atoll.PolicySession
+	switch {
+	case labels[labelDelete] == "0" && l.IdleThen == atoll.ExpireStop:
+		l.IdleThen = atoll.ExpireRemove
+	case labels[labelDelete] != "0" && l.IdleThen == atoll.ExpireRemove:
+		l.IdleThen = atoll.ExpireStop
 	}
-	l.Lifetime = -1
+	l.Policy = atoll.PolicyPersistent
 	return nil
 }
 
 // describeLifecycle adds the timers of a sandbox.
 func (d *sandbox) describeLifecycle(info *atoll.Info) {
 	l := info.Config.Lifecycle
-	d.AutoStopInterval = int(max(l.Idle, 0) / time.Minute)
-	for _, t := range []struct {
-		to      *int
-		label   string
-		missing int
-	}{{&d.AutoArchiveInterval, labelArchive, defaultAutoArchive}, {&d.AutoDeleteInterval, labelDelete, -1}} {
-		*t.to = t.missing
-		if n, err := strconv.Atoi(info.Labels[t.label]); err == nil {
-			*t.to = n
-		}
+	if idle := int(max(l.Idle, 0) / time.Minute); l.IdleThen == atoll.ExpirePause {
+		d.AutoPauseInterval = idle
+	} else {
+		d.AutoStopInterval = idle
+	}
+	d.AutoArchiveInterval, d.AutoDeleteInterval = archiveMinutes(info.Labels), -1
+	if n, err := strconv.Atoi(info.Labels[labelDelete]); err == nil {
+		d.AutoDeleteInterval = n
 	}
 	if l.TTL > 0 {
 		d.AutoDestroyAt = timeText(info.Created.Add(l.TTL))
 	}
+}
+
+// archiveMinutes returns after how many minutes a stopped sandbox is archived.
+func archiveMinutes(labels map[string]string) int {
+	n, err := strconv.Atoi(labels[labelArchive])
+	if err != nil {
+		return defaultAutoArchive
+	}
+	if n == 0 {
+		return maxArchive
+	}
+	return n
+}
+
+// isArchived reports whether a stopped sandbox is archived: since a client asked for it, or since it has been
+// stopped for long enough.
+func isArchived(st *atoll.Status) bool {
+	if st.State != atoll.Stopped {
+		return false
+	}
+	after := time.Duration(archiveMinutes(st.Labels)) * time.Minute
+	long := slices.ContainsFunc(st.Conditions, func(c atoll.Condition) bool {
+		return c.Type == "ready" && !c.Since.IsZero() && time.Since(c.Since) >= after
+	})
+	return st.Labels[labelArchived] != "" || long
 }
 
 // setTimer changes a timer of a sandbox.
@@ -193,7 +236,7 @@ func (s *Server) archiveSandbox(c *call, sb *fleet.Sandbox) error {
 		return err
 	}
 	if st.State != atoll.Stopped {
-		return invalidError("the sandbox is %s: only a stopped one can be archived", stateOf(st.State, sb.Labels()))
+		return invalidError("the sandbox is %s: only a stopped one can be archived", stateOf(&st))
 	}
 	if err := setLabels(ctx, c.a, sb, map[string]string{labelArchived: "true"}); err != nil {
 		return err

@@ -16,11 +16,16 @@ func (s *Server) registerPreviews() {
 	s.addSandbox("POST", "/ports/{port}/signed-preview-url/{token}/expire", s.expirePreview)
 }
 
-// Times that links to ports are valid.
+// Where programs send the token of a preview: the port key of the sandbox.
 const (
-	previewTime    = 24 * time.Hour
-	signedSeconds  = 60
-	maxSignedLinks = int(atoll.MaxRouteLink / time.Second)
+	PreviewHeader = "X-Daytona-Preview-Token"
+	PreviewParam  = "DAYTONA_SANDBOX_AUTH_KEY"
+)
+
+// Times that signed URLs of ports are valid, in seconds.
+const (
+	signedSeconds    = 60
+	maxSignedSeconds = int(atoll.MaxRouteLink / time.Second)
 )
 
 // portURL returns the URL of a port of a sandbox.
@@ -35,59 +40,58 @@ func (s *Server) portURL(c *call, sb *fleet.Sandbox) (port int, url string, err 
 	return port, url, err
 }
 
-// getPreview answers with the URL of a port, and with the token of a link to it. The token is empty if the
-// proxy is open to all programs of this machine, and to no others.
+// getPreview answers with the URL of a port, and with the token that programs send, unless the ports are
+// public.
 func (s *Server) getPreview(c *call, sb *fleet.Sandbox) error {
-	port, url, err := s.portURL(c, sb)
+	_, url, err := s.portURL(c, sb)
 	if err != nil {
 		return err
 	}
-	token := ""
-	if s.opts.Routes.Access != nil {
-		l, err := s.opts.Routes.CreateLink(c.r.Context(), c.a, sb.ID(), port, time.Now().Add(previewTime))
-		if err != nil {
-			return err
-		}
-		token = l.Secret
+	token, err := sb.PortKey(c.r.Context())
+	if err != nil {
+		return err
 	}
 	return c.writeJSON(http.StatusOK, map[string]string{"sandboxId": sb.ID(), "url": url, "token": token})
 }
 
-// signPreview answers with a URL of a port that has its token, and expires. The token is the id of the link,
-// by which it can be ended earlier.
+// signPreview answers with a URL of one port that needs no token, and expires. By the token in its host name
+// it can be ended earlier.
 func (s *Server) signPreview(c *call, sb *fleet.Sandbox) error {
 	port, _, err := s.portURL(c, sb)
 	if err != nil {
 		return err
 	}
-	seconds, err := c.readNumber("expiresInSeconds", signedSeconds, 1, maxSignedLinks)
+	seconds, err := c.readNumber("expiresInSeconds", signedSeconds, 1, maxSignedSeconds)
 	if err != nil {
 		return err
 	}
-	l, err := s.opts.Routes.CreateLink(c.r.Context(), c.a, sb.ID(), port, time.Now().Add(time.Duration(seconds)*time.Second))
+	l, err := s.opts.Routes.CreateHostLink(c.r.Context(), c.a, sb.ID(), port, time.Now().Add(time.Duration(seconds)*time.Second))
 	if err != nil {
 		return err
 	}
-	return c.writeJSON(http.StatusOK, map[string]any{"sandboxId": sb.ID(), "port": port, "token": l.ID, "url": l.URL})
+	return c.writeJSON(http.StatusOK, map[string]any{"sandboxId": sb.ID(), "port": port, "token": l.Secret, "url": l.URL})
 }
 
 // expirePreview ends a signed URL.
 func (s *Server) expirePreview(c *call, sb *fleet.Sandbox) error {
 	ctx := c.r.Context()
-	links, err := c.a.RouteLinks(ctx)
+	missing := &Error{Status: http.StatusNotFound, Message: "signed preview token not found"}
+	port, err := parseNumber("port", c.r.PathValue("port"), 0, 1, 65535)
 	if err != nil {
 		return err
 	}
 	token := c.r.PathValue("token")
-	missing := &Error{Status: http.StatusNotFound, Message: "signed preview token not found"}
-	for _, l := range links {
-		if l.ID == token && l.Sandbox == sb.ID() {
-			err := c.a.RevokeRouteLink(ctx, l.ID)
-			if errors.Is(err, atoll.ErrNotFound) {
-				return missing
-			}
-			return c.writeEmpty(http.StatusOK, err)
-		}
+	of, err := s.opts.Fleet.FindRouteLinkHost(ctx, token, port)
+	if err != nil {
+		return err
 	}
-	return missing
+	id, ok := fleet.RouteLinkID(token)
+	if !ok || of != sb.ID() {
+		return missing
+	}
+	err = c.a.RevokeRouteLink(ctx, id)
+	if errors.Is(err, atoll.ErrNotFound) {
+		return missing
+	}
+	return c.writeEmpty(http.StatusOK, err)
 }

@@ -22,7 +22,7 @@ const (
 	labelSandbox  = labelPrefix + "sandbox"     // "true"
 	labelSnapshot = labelPrefix + "snapshot"    // name of the snapshot that it was created from
 	labelArchive  = labelPrefix + "autoarchive" // minutes
-	labelDelete   = labelPrefix + "autodelete"  // minutes; only 0 and -1
+	labelDelete   = labelPrefix + "autodelete"  // minutes; 0: it is removed when it stops, -1: it stays
 	labelArchived = labelPrefix + "archived"    // "true": it is stopped
 	labelVolumes  = labelPrefix + "volumes"     // mounted volumes, as JSON
 	labelDisk     = labelPrefix + "image"       // the image that it was created from
@@ -37,6 +37,7 @@ const home = "/home/daytona"
 const (
 	defaultAutoStop    = 15
 	defaultAutoArchive = 7 * 24 * 60
+	maxArchive         = 30 * 24 * 60 // which 0 stands for
 	maxMinutes         = 365 * 24 * 60
 )
 
@@ -176,6 +177,11 @@ func (s *Server) configOf(ctx context.Context, in *newSandbox) (atoll.Config, er
 	if cfg.Labels, err = labelsOf(in.Labels); err != nil {
 		return cfg, err
 	}
+	if cfg.PublicPorts = in.Public; in.Public {
+		if err := s.checkPublic(); err != nil {
+			return cfg, err
+		}
+	}
 	cfg.Name = in.Name
 	cfg.Labels[labelSandbox] = "true"
 	cfg.Labels[labelSnapshot] = cmp.Or(in.Snapshot, defaultSnapshot)
@@ -211,8 +217,6 @@ func refuseUnsupported(in *newSandbox) error {
 	switch {
 	case in.GPU > 0:
 		return unsupportedError("gpu: graphics processors")
-	case in.Public:
-		return unsupportedError("public: ports that need no token")
 	case in.OutboundProxyURL != "":
 		return unsupportedError("outboundProxyUrl: a proxy of the client")
 	case in.OTELEndpoint != "":
@@ -221,8 +225,6 @@ func refuseUnsupported(in *newSandbox) error {
 		return unsupportedError("secrets: stored secrets")
 	case in.LinkedSandbox != "":
 		return unsupportedError("linkedSandbox: sandboxes that depend on each other")
-	case in.AutoPauseInterval != nil && *in.AutoPauseInterval > 0:
-		return unsupportedError("autoPauseInterval: a pause of sandboxes that are not in use")
 	case in.SandboxClass != "" && in.SandboxClass != "container" && in.SandboxClass != "small":
 		return unsupportedError("sandboxClass %q", shortenText(in.SandboxClass))
 	}
@@ -253,15 +255,15 @@ func clientLabels(all map[string]string) map[string]string {
 }
 
 // stateOf returns the state of a sandbox in the words of Daytona.
-func stateOf(state atoll.State, labels map[string]string) string {
-	if state == atoll.Stopped && labels[labelArchived] != "" {
+func stateOf(st *atoll.Status) string {
+	if isArchived(st) {
 		return "archived"
 	}
 	names := map[atoll.State]string{
 		atoll.Created: "creating", atoll.Starting: "starting", atoll.Running: "started", atoll.Stopping: "stopping", atoll.Stopped: "stopped",
 		atoll.Pausing: "pausing", atoll.Paused: "paused", atoll.Failed: "error", atoll.Destroyed: "destroyed",
 	}
-	return cmp.Or(names[state], "unknown")
+	return cmp.Or(names[st.State], "unknown")
 }
 
 // Sizes in the answers about sandboxes without limits.
@@ -276,7 +278,7 @@ func (c *call) describe(info *atoll.Info) *sandbox {
 	d := &sandbox{
 		ID: info.ID, OrganizationID: organizationID(info.Owner), Name: cmp.Or(info.Name, info.ID), Snapshot: info.Labels[labelSnapshot],
 		User: cmp.Or(info.Config.User, "daytona"), Env: make(map[string]string), Labels: clientLabels(info.Labels),
-		Target: "local", CPU: cmp.Or(max(info.Config.Limits.CPU, 0), defaultCPUs), State: stateOf(info.State, info.Labels),
+		Public: info.Config.PublicPorts, Target: "local", CPU: cmp.Or(max(info.Config.Limits.CPU, 0), defaultCPUs), State: stateOf(&info.Status),
 		Memory: float64(cmp.Or(max(info.Config.Limits.Memory, 0), defaultMemory)) / (1 << 30), Disk: float64(cmp.Or(max(info.Config.Limits.Disk, 0), defaultDisk)) / (1 << 30),
 		Volumes: volumesOf(&info.Config), CreatedAt: timeText(info.Created), UpdatedAt: timeText(info.Created), LastActivityAt: timeText(time.Now()),
 		SandboxClass: "container", DaemonVersion: version, ToolboxProxyURL: c.baseURL() + "/toolbox", BackupState: "None", Recoverable: info.State == atoll.Failed,
@@ -371,9 +373,25 @@ func (s *Server) setPublic(c *call, sb *fleet.Sandbox) error {
 		return invalidError("public %q: must be true or false", shortenText(c.r.PathValue("public")))
 	}
 	if public {
-		return unsupportedError("public previews: ports that need no token")
+		if err := s.checkPublic(); err != nil {
+			return err
+		}
+	}
+	if _, err := c.a.Update(c.r.Context(), sb.ID(), fleet.Change{PublicPorts: &public}); err != nil {
+		return err
 	}
 	return s.writeSandbox(c, sb)
+}
+
+// checkPublic refuses public ports where no proxy serves them.
+func (s *Server) checkPublic() error {
+	switch {
+	case s.opts.Routes == nil:
+		return unsupportedError("public: previews of a server without a proxy ('atoll serve --proxy ADDRESS' has one)")
+	case s.opts.Routes.OnlyLinks:
+		return &Error{Status: http.StatusForbidden, Message: "public: this server requires links to ports (proxy.access is \"links\"): use preview tokens or signed URLs"}
+	}
+	return nil
 }
 
 // listAll returns the sandboxes that were created with this API and match the query, newest first.

@@ -144,7 +144,7 @@ func (s *Server) forkSnapshot(ctx context.Context, a *fleet.Account, info *atoll
 	}
 	sb, err := a.Open(ctx, made.ID())
 	if err == nil {
-		_, err = a.Update(ctx, sb.ID(), fleet.Change{Lifecycle: &cfg.Lifecycle})
+		_, err = a.Update(ctx, sb.ID(), fleet.Change{Lifecycle: &cfg.Lifecycle, PublicPorts: &cfg.PublicPorts})
 	}
 	if err == nil && sb.Has((*atoll.NetworkController)(nil)) {
 		err = sb.SetNetwork(ctx, cfg.Network)

@@ -32,6 +32,9 @@ type Options struct {
 	// "localhost:7080". Nil or empty: ports have no host names.
 	Domain func() string
 
+	// PublicPorts lets ports of sandboxes be reached without a token, as in E2B, unless their client forbids it.
+	PublicPorts bool
+
 	// Template is the configuration of the sandboxes of the templates of E2B itself, such as
 	// "base": driver, image and limits. The zero value: the defaults of the fleet.
 	Template atoll.Config
@@ -103,7 +106,7 @@ var controlPaths = map[string]bool{
 
 // KindOf returns the part of the API that a request calls.
 func KindOf(r *http.Request) Kind {
-	if r.Header.Get("E2b-Sandbox-Id") != "" || r.Header.Get("X-Access-Token") != "" || r.Header.Get(trafficHeader) != "" {
+	if r.Header.Get("E2b-Sandbox-Id") != "" || r.Header.Get("X-Access-Token") != "" || r.Header.Get(TrafficHeader) != "" {
 		return Data
 	}
 	first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")

@@ -205,7 +205,22 @@ func (s *Server) configOf(ctx context.Context, in *newSandbox, t *template) (ato
 	if err := s.applyNetwork(ctx, &cfg, in.Network, in.AllowInternet); err != nil {
 		return cfg, err
 	}
+	if cfg.PublicPorts, err = s.publicPorts(in.Network); err != nil {
+		return cfg, err
+	}
 	return cfg, applyVolumes(&cfg, in.VolumeMounts)
+}
+
+// publicPorts reports whether the ports of a sandbox are public. They are, if the client does not choose and
+// the operator does not demand links.
+func (s *Server) publicPorts(n *network) (bool, error) {
+	if n == nil || n.AllowPublicTraffic == nil {
+		return s.opts.PublicPorts, nil
+	}
+	if *n.AllowPublicTraffic && !s.opts.PublicPorts {
+		return false, &Error{Status: http.StatusForbidden, Message: "network.allowPublicTraffic: this server requires links to ports (proxy.access is \"links\"); send the header " + TrafficHeader}
+	}
+	return *n.AllowPublicTraffic, nil
 }
 
 // refuseUnsupported refuses what a client asks for and atoll does not have, rather than ignore it.
@@ -235,7 +250,7 @@ func (s *Server) replyOf(ctx context.Context, sb *fleet.Sandbox) (*sandboxReply,
 	}
 	return &sandboxReply{
 		TemplateID: sb.Labels()[labelTemplate], SandboxID: sb.ID(), ClientID: clientID, EnvdVersion: envdVersion,
-		EnvdAccessToken: key, TrafficAccessToken: trafficToken(key), Domain: s.opts.Domain(),
+		EnvdAccessToken: key, TrafficAccessToken: fleet.PortKey(key), Domain: s.opts.Domain(),
 	}, nil
 }
 
@@ -252,6 +267,12 @@ func (s *Server) getSandbox(c *call) error {
 	d := s.detailOf(&info)
 	d.Domain = s.opts.Domain()
 	d.Network = networkOf(&info.Config.Network)
+	if !info.Config.PublicPorts && s.opts.PublicPorts {
+		if d.Network == nil {
+			d.Network = &network{}
+		}
+		d.Network.AllowPublicTraffic = new(bool)
+	}
 	d.Lifecycle = &lifecycle{OnTimeout: "kill", AutoResume: info.Labels[labelAutoResume] != ""}
 	if then := info.Config.Lifecycle.Then; then == atoll.ExpirePause || then == atoll.ExpireStop {
 		d.Lifecycle.OnTimeout = "pause"

@@ -1,11 +1,9 @@
 package e2b
 
 import (
-	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"encoding/hex"
 	"net/http"
 	"strconv"
 	"strings"
@@ -15,16 +13,9 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
-// trafficHeader has the traffic token of a sandbox.
-const trafficHeader = "E2b-Traffic-Access-Token"
-
-// trafficToken returns the token that gives access to the contexts of the code interpreter, but not to
-// commands and files. It is derived from the access key.
-func trafficToken(key string) string {
-	m := hmac.New(sha256.New, []byte(key))
-	_, _ = m.Write([]byte("traffic")) // never fails
-	return "et_" + hex.EncodeToString(m.Sum(nil)[:20])
-}
+// TrafficHeader has the traffic token of a sandbox: its port key, which gives access to the contexts of the
+// code interpreter, too.
+const TrafficHeader = "E2b-Traffic-Access-Token"
 
 func isContexts(r *http.Request) bool {
 	return r.URL.Path == "/contexts" || strings.HasPrefix(r.URL.Path, "/contexts/")
@@ -32,9 +23,9 @@ func isContexts(r *http.Request) bool {
 
 // authenticateTraffic returns the caller of a request with a traffic token.
 func (s *Server) authenticateTraffic(r *http.Request, sandbox string) (fleet.Caller, error) {
-	shown := []byte(r.Header.Get(trafficHeader))
+	shown := []byte(r.Header.Get(TrafficHeader))
 	return s.opts.Fleet.FindAccessKey(r.Context(), sandbox, func(key string) bool {
-		return subtle.ConstantTimeCompare(shown, []byte(trafficToken(key))) == 1
+		return subtle.ConstantTimeCompare(shown, []byte(fleet.PortKey(key))) == 1
 	})
 }
 

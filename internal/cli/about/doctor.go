@@ -188,7 +188,7 @@ func (a commands) checkHome() finding {
 // checkWork runs a command in a new virtual sandbox and takes the time.
 func (a commands) checkWork(ctx context.Context) finding {
 	f := finding{Check: "virtual sandbox", Fix: "this is a bug of atoll: please report it with this output"}
-	d := a.NewInMemory()
+	d := a.NewInMemory(a.Config)
 	for range 2 { // the first one builds the image
 		start := time.Now()
 		sb, err := d.Create(ctx, atoll.Spec{})

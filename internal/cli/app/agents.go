@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func (a *App) FleetAgents(f *fleet.Fleet, log *slog.Logger, server bool) func() 
 			shelf.log = slog.New(slog.DiscardHandler)
 		}
 		pipeline, err := assistant.New(assistant.Options{
-			Agents: ListAgents(), App: shelf.loadApp, Dir: filepath.Join(a.Home, "chats"), Log: log, Timeout: config.Get[time.Duration](c, "agents.timeout"), PermissionTimeout: config.Get[time.Duration](c, "agents.patience"),
+			Agents: ListAgents(), App: shelf.loadApp, Dir: filepath.Join(a.sharedDir(), "chats"), Log: log, Timeout: config.Get[time.Duration](c, "agents.timeout"), PermissionTimeout: config.Get[time.Duration](c, "agents.patience"),
 			Connector: config.Get[string](c, "agents.connector"), ChooseDriver: a.agentDriver(f), Processes: SupportedProcesses(),
 			FindProgram: a.AgentPrograms().Program,
 			Ledger:      f.Usage(),
@@ -49,7 +50,7 @@ func (a *App) FleetAgents(f *fleet.Fleet, log *slog.Logger, server bool) func() 
 			return nil, a.ExplainWriteError(err)
 		}
 		turns, err := turn.Open(turn.Options{
-			Dir: filepath.Join(a.Home, "turns"), Log: log, PerOwner: config.Get[int](c, "agents.turns"),
+			Dir: filepath.Join(a.sharedDir(), "turns"), Log: log, PerOwner: config.Get[int](c, "agents.turns"),
 			Keep: server, Settle: pipeline.SettleTurn, Retention: config.Get[time.Duration](c, "agents.keep"), PermissionTimeout: config.Get[time.Duration](c, "agents.patience"),
 		})
 		if err != nil {
@@ -58,6 +59,9 @@ func (a *App) FleetAgents(f *fleet.Fleet, log *slog.Logger, server bool) func() 
 		return &api.Agents{Pipeline: pipeline, Turns: turns, Version: a.agentVersion}, nil
 	}
 }
+
+// sharedDir returns the directory that all servers of the fleet see.
+func (a *App) sharedDir() string { return cmp.Or(config.Get[string](a.Config, "shared"), a.Home) }
 
 // agentVersion returns that of an agent's program on this host; empty: there is
 // none.

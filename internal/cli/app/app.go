@@ -45,7 +45,7 @@ type App struct {
 // drivers.
 type Wiring struct {
 	NewDrivers  func(c *config.Config, home string) []atoll.Driver                  // makes the drivers, as they are configured; the first is the default
-	NewInMemory func() atoll.Driver                                                 // makes a driver that keeps its sandboxes in memory, named like the driver that it stands for
+	NewInMemory func(c *config.Config) atoll.Driver                                 // makes a driver that keeps its sandboxes in memory, named like the driver that it stands for
 	NewRescuer  func(a *App) func(context.Context, atoll.Info, atoll.Sandbox) error // makes the function by which a fleet saves the work of a project's sandbox
 }
 

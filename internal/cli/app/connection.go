@@ -167,7 +167,7 @@ const defaultOwnerDisk = 20 << 30
 func (a *App) FleetOptions(log *slog.Logger) fleet.Options {
 	c := a.Config
 	return fleet.Options{
-		Home: a.Home, Registry: config.Get[string](c, "registry"), Drivers: a.Drivers(), Default: a.DefaultDriver(), Log: log, Rescue: a.rescueFunc(),
+		Home: a.Home, Shared: config.Get[string](c, "shared"), Registry: config.Get[string](c, "registry"), Drivers: a.Drivers(), Default: a.DefaultDriver(), Log: log, Rescue: a.rescueFunc(),
 		Quota: atoll.Quota{
 			Sandboxes: config.Get[int](c, "quota.sandboxes"), CPU: config.Get[float64](c, "quota.cpu"),
 			Memory: config.Get[int64](c, "quota.memory"), Disk: config.Get[int64](c, "quota.disk"),
@@ -200,7 +200,7 @@ func (a *App) FirstDriver() string {
 // InMemory returns a driver that stands for d and keeps its sandboxes in memory, and whether
 // there is one.
 func (a *App) InMemory(d atoll.Driver) (atoll.Driver, bool) {
-	m := a.NewInMemory()
+	m := a.NewInMemory(a.Config)
 	return m, m.Name() == d.Name()
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/internal/preview/proxy"
@@ -75,6 +76,12 @@ var (
 	formWords      = form{List: true, space: true, parse: func(s string) (any, error) { return s, nil }}
 	formListen     = form{List: true, parse: func(s string) (any, error) { return parseListen(s) }}
 	formProxy      = form{parse: func(s string) (any, error) { return parseProxy(s) }}
+	formUpstream   = form{parse: func(s string) (any, error) {
+		if s == upstream.None {
+			return s, nil
+		}
+		return s, upstream.CheckProxy(s)
+	}}
 	formDomains    = form{List: true, parse: func(s string) (any, error) { return s, proxy.Names{Domains: []string{s}}.Check() }}
 	formAccess     = form{parse: func(s string) (any, error) { return ParseOneOf(s, accessAuto, AccessLinks, AccessOpen) }}
 	formOutside    = form{parse: func(s string) (any, error) { return parseOutside(s) }}
@@ -104,6 +111,7 @@ var (
 var Keys = []key{
 	{Name: "home", Form: formPath, Flag: "home", Help: "state directory"},
 	{Name: "registry", Form: formRegistry, Secret: true, Help: "PostgreSQL that several servers of one fleet share: postgres://USER:PASSWORD@HOST/DATABASE (default: a file in home)"},
+	{Name: "shared", Form: formPath, Help: "directory that all servers of one fleet see: workspaces, chats, turns (default: home)"},
 	{Name: "driver", Form: formName, Flag: "driver", Help: "driver of new sandboxes"},
 	{Name: "host", Form: formHost, Flag: "host", shell: true, Help: "URL of the server: https://HOST[:PORT], http://… or unix:///PATH"},
 	{Name: "token", Form: formToken, shell: true, Secret: true, Help: "token for host"},
@@ -127,6 +135,9 @@ var Keys = []key{
 	{Name: "defaults.machine.persist", Form: formSwitch, Flag: "persist", Project: true, Help: "keep the disks of a VM when it stops (default true)"},
 	{Name: "defaults.machine.share_proto", Form: formShare, Flag: "share", Project: true, Help: "file sharing protocol of VMs: virtiofs or 9p (default: the best available)"},
 	{Name: "defaults.machine.qemu_extra_args", Form: formWords, Flag: "qemu-arg", Help: "extra arguments of QEMU, of those that the driver allows"},
+
+	{Name: "egress.proxy", Form: formUpstream, Secret: true, Help: "HTTP proxy that sandboxes' connections leave this host through: http://[USER:PASSWORD@]HOST:PORT, or none (default $HTTPS_PROXY and $HTTP_PROXY, without $NO_PROXY)"},
+	{Name: "egress.no_proxy", Form: formHosts, Help: "with egress.proxy: hosts reached directly, like .corp.example, 10.0.0.0/8"},
 
 	{Name: "env_files", Form: formPatterns, Help: "patterns of ignored files that 'atoll up' uploads, like .env*"},
 	{Name: "sync.mode", Form: formSync, Flag: "sync-mode", Help: "sync mode of new projects: manual, auto-commit or auto-idle (default manual)"},

@@ -63,6 +63,7 @@ func OpenServer(ctx context.Context, a *app.App, f *fleet.Fleet, log *slog.Logge
 		p.options.Public = true
 	case config.AccessLinks:
 		p.Proxy.Access = preview.LinkAccess(f)
+		p.routes.OnlyLinks = true
 	default:
 		if !IsLocalListener(l) || p.Proxy.BehindProxy {
 			p.Proxy.Access = preview.LinkAccess(f)

@@ -17,6 +17,7 @@ const maxDenials = 20
 type denials struct {
 	print func(format string, args ...any)
 	sb    atoll.Sandbox
+	name  string // of the sandbox, as commands take it
 	since time.Time
 
 	mu   sync.Mutex
@@ -25,8 +26,8 @@ type denials struct {
 
 // followDenials prints each denial as it happens until stop is called. stop also prints those of
 // which no notice arrived. A sandbox without notices or connections has none.
-func followDenials(ctx context.Context, sb atoll.Sandbox, print func(format string, args ...any)) (stop func()) {
-	d := &denials{print: print, sb: sb, since: time.Now(), seen: make(map[string]bool)}
+func followDenials(ctx context.Context, sb atoll.Sandbox, name string, print func(format string, args ...any)) (stop func()) {
+	d := &denials{print: print, sb: sb, name: name, since: time.Now(), seen: make(map[string]bool)}
 	ctx, cancel := context.WithCancel(ctx)
 	var once sync.Once
 	ready, done := make(chan struct{}), make(chan struct{})
@@ -37,7 +38,7 @@ func followDenials(ctx context.Context, sb atoll.Sandbox, print func(format stri
 			case atoll.NoticeReady:
 				once.Do(func() { close(ready) })
 			case atoll.NoticeDenied:
-				d.printOnce(n.Message)
+				d.printOnce(n.Message, n.Suggestion)
 			}
 			return nil
 		})
@@ -63,13 +64,13 @@ func (d *denials) printMissed(ctx context.Context) {
 	}
 	for _, c := range list {
 		if !c.Allowed && !c.Time.Before(d.since) {
-			d.printOnce(c.Reason)
+			d.printOnce(c.Reason, c.Suggestion)
 		}
 	}
 }
 
-// printOnce prints a reason unless it was printed already.
-func (d *denials) printOnce(reason string) {
+// printOnce prints a reason, and the command that allows the connection, unless it was printed already.
+func (d *denials) printOnce(reason, rule string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if reason = output.Clean(strings.Join(strings.Fields(reason), " ")); reason == "" || d.seen[reason] || len(d.seen) == maxDenials {
@@ -77,4 +78,18 @@ func (d *denials) printOnce(reason string) {
 	}
 	d.seen[reason] = true
 	d.print("  network: %s", reason)
+	if rule != "" {
+		d.print("  allow it: atoll network allow %s %s", d.name, quoteArgument(output.Clean(rule)))
+	}
+}
+
+// quoteArgument quotes a text for a shell, if it needs that.
+func quoteArgument(text string) string {
+	safe := func(r rune) bool {
+		return r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' || strings.ContainsRune("-._:/=@%+,", r)
+	}
+	if text != "" && strings.TrimLeftFunc(text, safe) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -40,15 +40,18 @@ func TestDenialsArePrintedAsTheyHappen(t *testing.T) {
 	s := &deniedSandbox{notices: make(chan atoll.Notice, 1)}
 	s.notices <- atoll.Notice{Kind: atoll.NoticeReady}
 	printed := make(chan string, 10)
-	stop := followDenials(t.Context(), s, func(format string, args ...any) { printed <- fmt.Sprintf(format, args...) })
-	s.notices <- atoll.Notice{Kind: atoll.NoticeDenied, Message: "a is denied"}
+	stop := followDenials(t.Context(), s, "box", func(format string, args ...any) { printed <- fmt.Sprintf(format, args...) })
+	s.notices <- atoll.Notice{Kind: atoll.NoticeDenied, Message: "a is denied", Suggestion: "GET https://a/$(x)'y"}
 	if got := <-printed; got != "  network: a is denied" { // before stop
+		t.Errorf("%q", got)
+	}
+	if got := <-printed; got != `  allow it: atoll network allow box 'GET https://a/$(x)'\''y'` {
 		t.Errorf("%q", got)
 	}
 	now := time.Now()
 	rule := strings.Repeat("; a long rule", 20) // it is not shortened
 	s.log = []atoll.Connection{
-		{Time: now.Add(-time.Hour), Reason: "before the command"}, {Time: now, Reason: "a is denied"}, {Time: now, Reason: "b is\ndenied" + rule}, {Time: now, Allowed: true, Reason: "failed"},
+		{Time: now.Add(-time.Hour), Reason: "before the command"}, {Time: now, Reason: "a is denied"}, {Time: now, Reason: "b is\ndenied" + rule, Suggestion: "b:443=10.1.2.3"}, {Time: now, Allowed: true, Reason: "failed"},
 	}
 	stop()
 	close(printed)
@@ -56,7 +59,7 @@ func TestDenialsArePrintedAsTheyHappen(t *testing.T) {
 		for p := range printed {
 			yield(p)
 		}
-	}); len(got) != 1 || got[0] != "  network: b is denied"+rule {
+	}); len(got) != 2 || got[0] != "  network: b is denied"+rule || got[1] != "  allow it: atoll network allow box b:443=10.1.2.3" {
 		t.Errorf("afterwards: %q", got)
 	}
 }
@@ -68,5 +71,5 @@ func (quietSandbox) ID() string { return "quiet" }
 
 // A sandbox without notices does not keep the command from running.
 func TestDenialsWithoutNotices(t *testing.T) {
-	followDenials(t.Context(), quietSandbox{}, t.Errorf)()
+	followDenials(t.Context(), quietSandbox{}, "quiet", t.Errorf)()
 }

@@ -406,7 +406,7 @@ func (a commands) finishStages(ctx context.Context, r *upRun, w *pairing.Pair) e
 // denied meanwhile.
 func (a commands) runStep(ctx context.Context, w *pairing.Pair, c projectfile.Command) error {
 	out := &outputTail{a: a}
-	stop := followDenials(ctx, w.Sandbox, a.Progress)
+	stop := followDenials(ctx, w.Sandbox, w.Name(), a.Progress)
 	exit, err := w.Sandbox.Exec(ctx, atoll.Cmd{Args: c.Args, Shell: c.Shell, Dir: project.Workspace, Stdout: out, Stderr: out, Timeout: stepTime})
 	stop()
 	last := out.lastLines()

@@ -137,7 +137,7 @@ func lifecycleText(l atoll.Lifecycle) string {
 	for _, d := range []struct {
 		d    time.Duration
 		what string
-	}{{l.Idle, "without use"}, {l.TTL, "in all"}, {l.Lifetime, "when not in use"}} {
+	}{{l.Idle, "without use"}, {l.TTL, "in all"}, {l.Lifetime, "when not in use"}, {l.Stopped, "once it is stopped"}} {
 		if d.d > 0 {
 			text += fmt.Sprintf(", %s %s", output.FormatDuration(d.d), d.what)
 		}

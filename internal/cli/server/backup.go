@@ -130,6 +130,9 @@ func (a commands) writeBackup(ctx context.Context, file string, running bool) (m
 	if config.Get[string](a.Config, "registry") != "" {
 		fmt.Fprintln(a.Err, "atoll: not in the archive: the registry, a PostgreSQL database (use pg_dump)")
 	}
+	if dir := config.Get[string](a.Config, "shared"); dir != "" {
+		fmt.Fprintf(a.Err, "atoll: not in the archive: workspaces, chats and turns, which are in %s\n", dir)
+	}
 	return a.writeArchive(ctx, file, running)
 }
 

@@ -155,6 +155,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 	})
 	if p != nil {
 		p.Proxy.Services = s.E2BServices()
+		p.Proxy.Admitter = p.Routes().NewAdmitter(s.PortKeyNames())
 	}
 	if err := s.ReconcileTurns(); err != nil { // the rest can be served without
 		log.Warn("no agents yet", "err", err)

@@ -24,7 +24,7 @@ func (a commands) e2bOptions(ctx context.Context, f *fleet.Fleet, p *previewserv
 	if !config.Get[bool](c, "serve.e2b") {
 		return nil
 	}
-	o := &e2b.Options{Domain: func() string { return domainOf(p.Routes()) }}
+	o := &e2b.Options{Domain: func() string { return domainOf(p.Routes()) }, PublicPorts: p.Routes() == nil || !p.Routes().OnlyLinks}
 	o.Template.Driver = cmp.Or(config.Get[string](c, "e2b.driver"), a.DriverName, bestDriver(ctx, f))
 	o.Template.Image = config.Get[string](c, "e2b.image")
 	return o

@@ -144,6 +144,8 @@ type Verdict struct {
 	Allowed bool
 	Rule    string // entry that decided; empty: the mode
 	Reason  string // why it is denied, with the rule that would allow it if there is one
+
+	Suggestion string // that rule alone
 }
 
 // Err returns nil if the verdict allows, else a *Denial.
@@ -169,6 +171,7 @@ func newDenial(rule, format string, a ...any) Verdict {
 // suggest appends the rule that would allow what a verdict denies.
 func suggest(v Verdict, rule string) Verdict {
 	v.Reason += fmt.Sprintf("; the rule %q would allow it", rule)
+	v.Suggestion = rule
 	return v
 }
 
@@ -470,6 +473,6 @@ func CheckTarget(r *Rules, target string) (atoll.Connection, error) {
 	if a, err := netip.ParseAddr(host); err == nil && v.Allowed && one.port != 0 {
 		v = r.CheckAddress(host, a, one.port)
 	}
-	c.Allowed, c.Rule, c.Reason = v.Allowed, v.Rule, v.Reason
+	c.Allowed, c.Rule, c.Reason, c.Suggestion = v.Allowed, v.Rule, v.Reason, v.Suggestion
 	return c, nil
 }

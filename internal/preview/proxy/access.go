@@ -223,7 +223,7 @@ func isOwnCookie(name string) bool {
 
 // authorizeRequest returns the ticket of a request. It reports false when it has answered: with a page, or with a cookie in exchange for a link.
 // It looks nothing up for requests without a valid token, so they can't discover
-// which sandboxes exist.
+// which sandboxes exist; nor can they by [Proxy].Admitter, which knows only public ones.
 func (p *Proxy) authorizeRequest(w *writer, r *http.Request, tr *routedRequest) (ticket, bool) {
 	if token := r.Header.Get(accessHeader); token != "" {
 		t, err := p.Access.verifyToken(token, kindLink, tr.name.Project)
@@ -233,7 +233,7 @@ func (p *Proxy) authorizeRequest(w *writer, r *http.Request, tr *routedRequest) 
 		}
 		return t, true
 	}
-	if token, rest, found := cutParam(r.URL.RawQuery); found {
+	if token, rest, found := cutParam(r.URL.RawQuery, AccessParam); found {
 		p.exchangeLink(w, r, tr, token, rest)
 		return ticket{}, false
 	}
@@ -294,12 +294,12 @@ func (p *Proxy) exchangeLink(w *writer, r *http.Request, tr *routedRequest, toke
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// cutParam removes the token from a query and leaves the rest unchanged.
-func cutParam(query string) (token, rest string, found bool) {
+// cutParam removes a parameter from a query and leaves the rest unchanged.
+func cutParam(query, param string) (token, rest string, found bool) {
 	var kept []string
 	for part := range strings.SplitSeq(query, "&") {
 		key, value, _ := strings.Cut(part, "=")
-		if k, err := url.QueryUnescape(key); err != nil || k != AccessParam {
+		if k, err := url.QueryUnescape(key); err != nil || k != param {
 			kept = append(kept, part)
 			continue
 		}

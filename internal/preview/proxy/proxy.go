@@ -28,6 +28,8 @@ type Proxy struct {
 	// Access checks requests; nil admits everyone who reaches the
 	// listener, which must then be on loopback: see [Serve].
 	Access *Access
+	// Admitter admits requests that need no link; nil: all that Access demands need one.
+	Admitter *Admitter
 	// Host selects the Host header that programs in the sandbox get.
 	Host HostMode
 	// BehindProxy means that requests come from a reverse proxy of the operator, whose
@@ -143,6 +145,9 @@ func (p *Proxy) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	tr := &routedRequest{name: name, port: name.Port, clientScheme: p.clientScheme(r)}
+	if p.serveAdmitted(w, r, tr) {
+		return
+	}
 	var t ticket
 	if p.Access != nil {
 		if t, ok = p.authorizeRequest(w, r, tr); !ok {

@@ -4,13 +4,51 @@ package filelock
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
+
+	"github.com/atoll-sandbox/atoll"
 )
 
 // Try acquires the exclusive lock of an open file, which is held until the file is closed. It returns
 // false if another process holds it. On systems without file locks it returns ErrUnsupported.
 func Try(f *os.File) (bool, error) { return tryLock(f) }
+
+// TryPath acquires the exclusive lock of the file with a name, which is created if it is missing; its directory must exist. It
+// returns false if another holder has it, of this process or another. The holder may remove the file before it calls unlock. On
+// systems without file locks it always succeeds.
+func TryPath(path string) (unlock func(), ok bool, err error) {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, false, err
+		}
+		ok, err := Try(f)
+		if errors.Is(err, atoll.ErrUnsupported) {
+			return func() {}, true, f.Close()
+		}
+		if err != nil || !ok {
+			return nil, false, errors.Join(err, f.Close())
+		}
+		if isAt(f, path) {
+			return func() { _ = f.Close() }, true, nil // closing releases the lock
+		}
+		if err := f.Close(); err != nil { // its former holder removed it in the meantime
+			return nil, false, err
+		}
+	}
+}
+
+// isAt reports whether an open file still has the name.
+func isAt(f *os.File, path string) bool {
+	opened, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Lstat(path)
+	return err == nil && os.SameFile(opened, now)
+}
 
 // Release releases the lock of a file that stays open.
 func Release(f *os.File) error { return unlock(f) }

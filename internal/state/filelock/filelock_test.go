@@ -39,3 +39,27 @@ func TestOneHasIt(t *testing.T) {
 		t.Fatalf("the second, when the first is closed: %v", err)
 	}
 }
+
+// TestHolderRemovesFile removes a locked file: the next holder has the lock of a new one.
+func TestHolderRemovesFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "lock")
+	unlock, ok, err := filelock.TryPath(name)
+	if !ok || err != nil {
+		t.Fatalf("the first: %v, %v", ok, err)
+	}
+	if _, ok, err := filelock.TryPath(name); ok || err != nil {
+		t.Fatalf("the second: %v, %v", ok, err)
+	}
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	unlock, ok, err = filelock.TryPath(name)
+	if !ok || err != nil {
+		t.Fatalf("the third: %v, %v", ok, err)
+	}
+	defer unlock()
+	if _, err := os.Stat(name); err != nil {
+		t.Error(err)
+	}
+}

@@ -5,6 +5,9 @@ import (
 	"math/bits"
 )
 
+// execCost is the memory of the stack of a program that Exec replaces, which stays until the new one ends.
+const execCost = 16 << 10
+
 // Exec runs another program in place of the calling one, which must return the status at once.
 // Descriptors marked [Proc.CloseOnExec] are closed, and handled signals are reset to the default.
 func (p *Proc) Exec(s Spawn) int {
@@ -16,6 +19,8 @@ func (p *Proc) Exec(s Spawn) int {
 	}
 	p.handled.Store(0)
 	p.caught.Store(0)
+	p.Tick(1 + len(s.Args))
+	p.Alloc(execCost)
 	p.Args, p.path = s.Args, s.Path
 	p.publishArgs()
 	p.chargeArgs()

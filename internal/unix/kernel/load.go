@@ -150,6 +150,7 @@ func (p *Proc) readHead(abs string) ([]byte, error) {
 // Path returns name as an absolute path, relative to the process's directory. It is not cleaned,
 // since ".." applies after links are resolved.
 func (p *Proc) Path(name string) string {
+	p.chargeLinks()
 	if strings.HasPrefix(name, "/") {
 		return name
 	}
@@ -157,6 +158,16 @@ func (p *Proc) Path(name string) string {
 		return "/" + name
 	}
 	return p.dir + "/" + name
+}
+
+// chargeLinks charges following symbolic links since the last call as work. Those that other processes follow meanwhile count,
+// too: there is one counter for the file system.
+func (p *Proc) chargeLinks() {
+	n := p.k.fs.LinkBytes()
+	if more := n - p.linkBytes; more >= 64 {
+		p.Tick(int(more >> 4))
+	}
+	p.linkBytes = n
 }
 
 // Dir returns the process's working directory.

@@ -50,6 +50,7 @@ type Proc struct {
 	start      time.Time
 	depth      int
 	left       int   // units of work until the next check
+	linkBytes  int64 // of the file system at the last path that was used
 	mem        int64 // bytes charged
 	fds        []slot
 	std        [3]Handle
@@ -293,7 +294,7 @@ func (p *Proc) newChild(s Spawn) (*Proc, error) {
 	c := &Proc{
 		Args: s.Args, Env: s.Env, k: p.k, t: p.t, parent: p, path: s.Path, main: s.Main,
 		dir: p.dir, umask: p.umask, depth: p.depth + 1, left: tickEvery, start: p.k.now(),
-		wake: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), linkBytes: p.k.fs.LinkBytes(),
 	}
 	if s.Env == nil {
 		c.Env = p.Env

@@ -139,7 +139,7 @@ func (k *Kernel) Run(ctx context.Context, r Run) (Result, error) {
 	t := &task{k: k, ctx: ctx, wakeDrain: make(chan struct{}, 1)}
 	p := &Proc{
 		Args: r.Args, Env: r.Env, k: k, t: t, path: r.Path, main: r.Main, dir: r.Dir, umask: r.Umask,
-		left: tickEvery, start: k.now(), wake: make(chan struct{}, 1),
+		left: tickEvery, start: k.now(), wake: make(chan struct{}, 1), linkBytes: k.fs.LinkBytes(),
 	}
 	p.publishArgs()
 	if p.dir == "" {

@@ -114,12 +114,22 @@ func (j *stringsJob) isGraphic(c byte) bool {
 	return c >= ' ' && c <= '~' || c == '\t' || j.spaces && c >= '\n' && c <= '\r'
 }
 
+// growRun returns a possible string with twice the room. It is charged before it is allocated.
+func (j *stringsJob) growRun(run []byte) []byte {
+	size := max(4096, 2*cap(run))
+	j.p.Alloc(int64(size))
+	grown := append(make([]byte, 0, size), run...)
+	j.p.Free(int64(cap(run)))
+	return grown
+}
+
 // scan prints the strings in an input.
 func (j *stringsJob) scan(in io.Reader, name string) {
 	b := stream.ChunkPool.Get().(*[stream.ChunkSize]byte)
 	defer stream.ChunkPool.Put(b)
 	out := j.p.Out()
 	var run []byte // a possible string, up to the minimum length
+	defer func() { j.p.Free(int64(cap(run))) }()
 	at, long := int64(0), false
 	for {
 		n, err := in.Read(b[:])
@@ -134,6 +144,9 @@ func (j *stringsJob) scan(in io.Reader, name string) {
 			case long:
 				_ = out.WriteByte(c)
 			default:
+				if len(run) == cap(run) {
+					run = j.growRun(run)
+				}
 				run = append(run, c)
 				if len(run) == j.least {
 					j.printPrefix(name, at+1-int64(len(run)))

@@ -1,5 +1,6 @@
 // Calls every public method of the classes of an SDK of Daytona and reports each.
 import fs from 'node:fs'
+import http from 'node:http'
 import os from 'node:os'
 import path from 'node:path'
 const pkg = process.argv[2] || '@daytona/sdk'
@@ -117,8 +118,8 @@ for (const m of ['getUserHomeDir', 'getUserRootDir', 'getWorkDir']) if (has(s, m
 await step('sandbox.setLabels', async () => { await s.setLabels({ tag, z: '1' }); await s.refreshData(); eq([s.labels.z, s.labels.a], ['1', undefined]) })
 await step('sandbox.setAutostopInterval', async () => { await s.setAutostopInterval(30); await s.refreshData(); eq(s.autoStopInterval, 30) })
 await step('sandbox.setAutoArchiveInterval', () => s.setAutoArchiveInterval(60))
-if (has(s, 'setAutoDeleteInterval')) { await step('sandbox.setAutoDeleteInterval', () => s.setAutoDeleteInterval(-1)); await refuse('sandbox.setAutoDeleteInterval 60', /not support/, () => s.setAutoDeleteInterval(60)) }
-if (has(s, 'setAutoPauseInterval')) { await step('sandbox.setAutoPauseInterval 0', () => s.setAutoPauseInterval(0)); await refuse('sandbox.setAutoPauseInterval', /not support/, () => s.setAutoPauseInterval(5)) }
+if (has(s, 'setAutoDeleteInterval')) await step('sandbox.setAutoDeleteInterval', async () => { await s.setAutoDeleteInterval(60); await s.refreshData(); eq(s.autoDeleteInterval, 60); await s.setAutoDeleteInterval(-1) })
+if (has(s, 'setAutoPauseInterval')) await step('sandbox.setAutoPauseInterval', async () => { await s.setAutoPauseInterval(5); await s.refreshData(); eq([s.autoPauseInterval, s.autoStopInterval], [5, 0]); await s.setAutoPauseInterval(0); await s.setAutostopInterval(30) })
 if (has(s, 'setTtl')) await step('sandbox.setTtl', async () => { await s.setTtl(60); await s.setTtl(0) })
 if (has(s, 'refreshActivity')) await step('sandbox.refreshActivity', () => s.refreshActivity())
 if (has(s, 'getMetricsLatest')) await step('sandbox.getMetricsLatest', async () => { const m = await s.getMetricsLatest(); truth(m.cpuCount > 0, m) })
@@ -126,9 +127,25 @@ if (has(s, 'getMetrics')) await refuse('sandbox.getMetrics', /./, () => s.getMet
 if (has(s, 'updateNetworkSettings')) await step('sandbox.updateNetworkSettings', async () => { await s.updateNetworkSettings({ networkBlockAll: true }); await s.refreshData(); eq(s.networkBlockAll, true); await s.updateNetworkSettings({ networkBlockAll: false }) })
 if (has(s, 'updateSecrets')) await refuse('sandbox.updateSecrets', /not support/, () => s.updateSecrets({ A: 'b' }))
 if (has(s, 'updateEnv')) await refuse('sandbox.updateEnv', /not support/, () => s.updateEnv({ A: 'b' }))
-await refuse('sandbox.getPreviewLink', /proxy/, () => s.getPreviewLink(3000))
-if (has(s, 'getSignedPreviewUrl')) await refuse('sandbox.getSignedPreviewUrl', /proxy/, () => s.getSignedPreviewUrl(3000, 60))
-if (has(s, 'expireSignedPreviewUrl')) await refuse('sandbox.expireSignedPreviewUrl', /not found/, () => s.expireSignedPreviewUrl(3000, 'nope'))
+await p.createSession('web'); await p.executeSessionCommand('web', { command: 'mkdir -p /tmp/www && echo of a port > /tmp/www/x && cd /tmp/www && exec python3 -m http.server 3000 --bind 127.0.0.1', runAsync: true })
+// openPort asks the proxy of the server for a path: names below localhost are not resolved by Node.
+const openPort = (url, path = '/x', headers = {}) => new Promise((resolve, reject) => {
+  http.get({ host: '127.0.0.1', port: new URL(url).port, path, headers: { Host: new URL(url).host, ...headers } }, (r) => { let text = ''; r.on('data', (b) => { text += b }); r.on('end', () => resolve(r.statusCode + ' ' + text)) }).on('error', reject)
+})
+await step('sandbox.getPreviewLink', async () => {
+  const l = await s.getPreviewLink(3000); eq((await openPort(l.url)).slice(0, 3), '401'); await until(async () => await openPort(l.url, '/x', { 'x-daytona-preview-token': l.token }) === '200 of a port\n')
+  eq(await openPort(l.url, '/x?DAYTONA_SANDBOX_AUTH_KEY=' + l.token), '200 of a port\n'); eq((await openPort(l.url, '/x', { 'x-daytona-preview-token': l.token + '0' })).slice(0, 3), '401')
+})
+if (has(s, 'getSignedPreviewUrl')) await step('sandbox.getSignedPreviewUrl, expireSignedPreviewUrl', async () => {
+  const l = await s.getSignedPreviewUrl(3000, 60); eq(await openPort(l.url), '200 of a port\n'); eq((await openPort(l.url.replace('3000-', '3001-'))).slice(0, 3), '401')
+  await s.expireSignedPreviewUrl(3000, l.token); eq((await openPort(l.url)).slice(0, 3), '401'); await fails(() => s.expireSignedPreviewUrl(3000, l.token))
+  const short = await s.getSignedPreviewUrl(3000, 1); await until(async () => (await openPort(short.url)).startsWith('401'))
+})
+await step('Daytona.create of a public sandbox', async () => {
+  const x = await d.create({ public: true }); eq(x.public, true); await x.process.createSession('web'); await x.process.executeSessionCommand('web', { command: 'cd /etc && exec python3 -m http.server 3000 --bind 127.0.0.1', runAsync: true })
+  const l = await x.getPreviewLink(3000); await until(async () => (await openPort(l.url, '/passwd')).startsWith('200')); await x.delete()
+})
+await p.deleteSession('web')
 if (has(s, 'downloadUrl')) await step('sandbox.downloadUrl, uploadUrl, rotateSigningKey', async () => {
   const u = await s.downloadUrl('/home/daytona/b.txt', 60); eq(await (await fetch(u)).text(), 'of a file'); eq((await fetch(u.replace('b.txt', 'm'))).status, 401)
   const body = new FormData(); body.append('file', new Blob(['up'])); const r = await fetch(await s.uploadUrl('/home/daytona/signed', 60), { method: 'POST', body }); eq(r.status, 200); eq((await f.downloadFile('signed')).toString(), 'up')
@@ -161,6 +178,9 @@ if (has(d.secret, 'list')) for (const [m, ...a] of [['list'], ['get', 'x'], ['cr
 if (has(d.warmPool, 'list')) for (const [m, ...a] of [['list'], ['create', { snapshot: 'x', target: 'local', pool: 1 }], ['update', 'x', { pool: 1 }], ['delete', 'x']]) await refuse('warmPool.' + m, /not support/, () => d.warmPool[m](...a))
 if (has(s, 'pause')) await step('sandbox.pause, start', async () => { await s.pause(); await s.start(); eq(s.state, 'started') })
 await step('sandbox.stop, waitUntilStopped, archive, start, waitUntilStarted', async () => { await s.stop(); await s.waitUntilStopped(); eq(s.state, 'stopped'); await fails(() => p.executeCommand('true')); await s.archive(); await s.refreshData(); eq(s.state, 'archived'); await s.start(); await s.waitUntilStarted(); eq((await f.downloadFile('b.txt')).toString(), 'of a file') })
+if (pkg.startsWith('@')) await step('events: a stop from another client is seen', async () => {
+  const waits = s.waitUntilStopped(30); await (await new Daytona().get(s.id)).stop(); await waits; eq(s.state, 'stopped'); await s.start()
+})
 if (has(s, 'recover')) await step('sandbox.recover', () => s.recover())
 await step('Daytona.stop, start', async () => { await d.stop(s); await d.start(s) })
 await step('20 calls at once', async () => { const r = await Promise.all([...Array(20).keys()].map((i) => p.executeCommand('echo ' + i))); eq(r.map((x) => x.result), [...Array(20).keys()].map((i) => i + '\n')) })

@@ -1,4 +1,5 @@
 // Calls every public method of the classes of the package e2b and reports each.
+import http from 'node:http'
 const pkg = process.argv[2] || 'e2b'
 const e2b = await import(pkg)
 const { Sandbox, CommandExitError, FileType, FilesystemEventType } = e2b
@@ -89,6 +90,16 @@ await step('files.watchDir', async () => {
 await step('files.remove', async () => { await s.files.remove('/home/user/d'); eq(await s.files.exists('/home/user/d'), false) })
 await step('isRunning', async () => eq(await s.isRunning(), true))
 await step('getHost', async () => { if (!s.getHost(3000).startsWith('3000-' + s.sandboxId)) throw new Error(s.getHost(3000)) })
+// openPort asks the proxy of the server for a path: names below localhost are not resolved by Node.
+const openPort = (host, path = '/x', headers = {}) => new Promise((resolve, reject) => {
+  http.get({ host: '127.0.0.1', port: host.split(':')[1], path, headers: { Host: host, ...headers } }, (r) => { let text = ''; r.on('data', (b) => { text += b }); r.on('end', () => resolve(r.statusCode + ' ' + text)) }).on('error', reject)
+})
+const serveWeb = (t) => t.commands.run('mkdir -p /tmp/www && echo of a port > /tmp/www/x && cd /tmp/www && exec python3 -m http.server 3000 --bind 127.0.0.1', { background: true, timeoutMs: 0 })
+await step('getHost: a port opens', async () => { const h = await serveWeb(s); await until(async () => await openPort(s.getHost(3000)) === '200 of a port\n'); await h.kill() })
+if (pkg === 'e2b') await step('allowPublicTraffic: false', async () => {
+  const t = await Sandbox.create({ network: { allowPublicTraffic: false } }); await serveWeb(t)
+  await until(async () => await openPort(t.getHost(3000), '/x', { 'e2b-traffic-access-token': t.trafficAccessToken }) === '200 of a port\n'); eq((await openPort(t.getHost(3000))).slice(0, 3), '401'); await t.kill()
+})
 if (s.getInfo) await step('getInfo', async () => { const i = await s.getInfo(); eq([i.sandboxId, i.templateId, i.metadata.user, i.metadata.k, i.state ?? 'running'], [s.sandboxId, 'base', 'a b', 'ü&=', 'running']); if (!(i.endAt > new Date())) throw new Error(i.endAt) })
 await step('setTimeout', async () => { await s.setTimeout(60_000); const i = await s.getInfo(); const left = i.endAt - Date.now(); if (left > 61_000 || left < 50_000) throw new Error('' + left) })
 await step('Sandbox.setTimeout, getInfo', async () => { await Sandbox.setTimeout(s.sandboxId, 90_000); if (Sandbox.getInfo) eq((await Sandbox.getInfo(s.sandboxId)).sandboxId, s.sandboxId) })

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll/shell/command/internal/character"
+
+	"github.com/atoll-sandbox/atoll/internal/unix/timezone"
 )
 
 // dateToken is a token of a date: a word, a number or another character.
@@ -49,7 +51,7 @@ func Parse(s string, now time.Time, zone *time.Location) (time.Time, bool) {
 		if !found {
 			return time.Time{}, false
 		}
-		s, zone = tail, loadZone(name)
+		s, zone = tail, timezone.Load(name)
 	}
 	toks, ok := lexDate(s)
 	if !ok {
