@@ -19,6 +19,14 @@ func (c *call) manageBranches() error {
 		return c.deleteBranches(current)
 	case c.has("-m", "-M"):
 		return c.renameBranch(current)
+	case c.has("-c", "-C", "--copy"):
+		if len(c.args) == 1 {
+			c.args = []string{current, c.args[0]}
+		}
+		if len(c.args) != 2 {
+			return newFatal("branch name required")
+		}
+		return c.createBranch(c.args[1], c.args[0], c.has("-C"))
 	case c.has("-u", "--set-upstream-to"):
 		if len(c.args) > 0 {
 			current = c.args[0]

@@ -397,6 +397,9 @@ func (c *call) checkOutSide(operands []string) error {
 		}
 		n++
 	}
+	if c.split {
+		return nil
+	}
 	plural := "s"
 	if n == 1 {
 		plural = ""

@@ -215,27 +215,36 @@ func isInteresting(rows []combinedLine) bool {
 	return false
 }
 
-// printCombinedHunks prints the runs of rows that differ, with context.
+// printCombinedHunks prints the runs of rows that differ, with context. Runs with less than the context between
+// them are one; those with nothing of their own are left out.
 func (f *patch) printCombinedHunks(rows []combinedLine, starts [][]int) {
 	count := len(rows) - 1
+	type span struct{ from, to int }
+	var spans []span
 	for n := 0; n < len(rows); {
+		f.r.p.Tick(1)
 		if !rows[n].differs() {
 			n++
 			continue
 		}
 		end := n + 1
-		for gap := end; gap < len(rows) && gap-end <= 2*f.context; gap++ {
+		for gap := end; gap < len(rows) && gap-end < f.context; gap++ {
 			if rows[gap].differs() {
 				end = gap + 1
 			}
 		}
-		if !isInteresting(rows[n:end]) {
-			n = end
-			continue
+		if isInteresting(rows[n:end]) {
+			next := span{max(0, n-f.context), min(len(rows), end+f.context)}
+			if k := len(spans) - 1; k >= 0 && next.from <= spans[k].to {
+				spans[k].to = next.to
+			} else {
+				spans = append(spans, next)
+			}
 		}
-		from, to := max(0, n-f.context), min(count, end+f.context)
-		f.printCombinedHunk(rows, starts, from, to, end > count)
 		n = end
+	}
+	for _, s := range spans {
+		f.printCombinedHunk(rows, starts, s.from, min(s.to, count), s.to > count)
 	}
 }
 

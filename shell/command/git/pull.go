@@ -34,7 +34,11 @@ func (c *call) pullBranch() error {
 		mode = "false"
 	}
 	if mode != "" && mode != "false" {
-		return c.with(map[string]string{}, []string{string(t.id)}).rebaseBranch()
+		flags := make(map[string]string)
+		if c.has("-q", "--quiet") {
+			flags["-q"] = ""
+		}
+		return c.with(flags, []string{string(t.id)}).rebaseBranch()
 	}
 	forward, err := c.isAncestor(at, t.id)
 	if err != nil {

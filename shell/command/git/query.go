@@ -260,9 +260,6 @@ func (c *call) printObject() error {
 	i := id(rev)
 	if !i.isValid() || !c.hasObject(i) {
 		at, err := c.resolveObject(rev)
-		if err != nil && c.has("-e") {
-			return &failure{1, ""}
-		}
 		if err != nil {
 			return newFatal("Not a valid object name %s", rev)
 		}
@@ -436,7 +433,17 @@ func (c *call) listRevisions() error {
 		return err
 	}
 	if c.has("--count") {
-		_, _ = fmt.Fprintln(c.p.Out(), len(list)) // Flush reports the error, as of all writes
+		left := 0
+		for _, k := range list {
+			if l.left[k.id] {
+				left++
+			}
+		}
+		if c.has("--left-right") {
+			_, _ = fmt.Fprintf(c.p.Out(), "%d\t%d\n", left, len(list)-left) // Flush reports the error, as of all writes
+			return nil
+		}
+		_, _ = fmt.Fprintln(c.p.Out(), len(list))
 		return nil
 	}
 	for _, k := range list {
@@ -560,6 +567,31 @@ func (c *call) manageSymbolicRef() error {
 		return c.p.WriteFile(c.refPath(c.args[0]), []byte("ref: "+c.args[1]+"\n"), 0o644)
 	}
 	return &failure{129, "usage: git symbolic-ref [-q] [--short] <name> [<ref>]"}
+}
+
+// showRefs is git show-ref.
+func (c *call) showRefs() error {
+	found := false
+	for _, name := range c.listRefs("refs/") {
+		name = "refs/" + name
+		heads, tags := strings.HasPrefix(name, "refs/heads/"), strings.HasPrefix(name, "refs/tags/")
+		if c.has("--heads", "--tags") && !(heads && c.has("--heads")) && !(tags && c.has("--tags")) ||
+			len(c.args) > 0 && !slices.ContainsFunc(c.args, func(p string) bool { return name == p || strings.HasSuffix(name, "/"+p) && !c.has("--verify") }) {
+			continue
+		}
+		found = true
+		i := c.readRef(name)
+		if !c.has("-q", "--quiet") {
+			_, _ = fmt.Fprintf(c.p.Out(), "%s %s\n", i, name) // Flush reports the error, as of all writes
+		}
+		if peeled := c.peelTag(i); c.has("-d", "--dereference") && peeled != i {
+			_, _ = fmt.Fprintf(c.p.Out(), "%s %s^{}\n", peeled, name)
+		}
+	}
+	if !found {
+		return &failure{1, ""}
+	}
+	return nil
 }
 
 // updateRef is git update-ref.

@@ -29,10 +29,21 @@ func (c *call) rebaseBranch() error {
 		return c.continueRebase()
 	case active:
 		return newFatal("It seems that there is already a rebase-merge directory, and\nI wonder if you are in the middle of another rebase.  If that is the\ncase, please try\n\tgit rebase (--continue | --abort | --skip)\nIf that is not the case, please\n\trm -fr \".git/rebase-merge\"\nand run me again.  I am stopping in case you still have something\nvaluable there.\n")
-	case c.has("-i", "--interactive"):
-		return newFatal("git rebase -i is not supported here: there is no editor. Use git reset --soft and commit, git commit --fixup with rebase --autosquash, or cherry-pick")
+	case c.has("-i", "--interactive") && !c.keepsTodo():
+		return newFatal("git rebase -i is not supported here: there is no editor. Use git reset --soft and commit, cherry-pick, or git commit --fixup with GIT_SEQUENCE_EDITOR=true git rebase -i --autosquash")
 	}
 	return c.startRebase()
+}
+
+// keepsTodo reports whether the editor of git rebase -i is one that changes nothing.
+func (c *call) keepsTodo() bool {
+	editor := orDefault(c.p.Getenv("GIT_SEQUENCE_EDITOR"), c.conf.get("sequence.editor"))
+	return editor == "true" || editor == ":" || editor == "cat"
+}
+
+// isAutosquash reports whether commits that fix others move to them. Git 2.39 does that only with -i.
+func (c *call) isAutosquash() bool {
+	return c.has("-i", "--interactive") && !c.has("--no-autosquash") && (c.has("--autosquash") || c.conf.isTrue("rebase.autosquash"))
 }
 
 // startRebase finds the commits and begins.
@@ -134,7 +145,7 @@ func (c *call) isLinear(list []*commit, onto, at id) bool {
 		}
 		onto = k.id
 	}
-	return onto == at && !c.has("--autosquash")
+	return onto == at && !c.isAutosquash()
 }
 
 // listRebased returns the commits to repeat, the oldest first: those that are not merges, and whose change is not
@@ -180,7 +191,7 @@ func (c *call) listRebased(base, at id) ([]*commit, error) {
 	if len(kept) < len(list) && len(known) > 0 && slices.ContainsFunc(list, func(k *commit) bool { return len(k.parents) == 1 && !slices.Contains(kept, k) }) {
 		_ = c.printMessage("hint: use --reapply-cherry-picks to include skipped commits\nhint: Disable this message with \"git config advice.skippedCherryPicks false\"")
 	}
-	return autosquash(kept, c.has("--autosquash")), nil
+	return autosquash(kept, c.isAutosquash()), nil
 }
 
 // patchID returns a text that is equal for commits with equal changes; "" for one without changes.
@@ -254,7 +265,7 @@ func (c *call) storeRebase(branch string, at, onto id, list []*commit) error {
 		head = "refs/heads/" + branch
 	}
 	var todo strings.Builder
-	squash := c.has("--autosquash")
+	squash := c.isAutosquash()
 	for n, k := range list {
 		verb := "pick"
 		if squash && n > 0 && strings.HasPrefix(k.subject(), "fixup! ") {
@@ -335,7 +346,9 @@ func (c *call) rebaseOne(verb string, k *commit) error {
 	if err := m.apply(head, "merge", "merge"); err != nil {
 		return err
 	}
-	m.printMessages()
+	if len(m.conflicts) > 0 || !c.has("-q", "--quiet") {
+		m.printMessages()
+	}
 	if len(m.conflicts) > 0 {
 		if err := c.writeGitFile("MERGE_MSG", k.message+listConflicts(m.conflicts)); err != nil {
 			return err

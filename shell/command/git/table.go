@@ -27,7 +27,7 @@ Track versions of files. Repositories are those of git 2.39: either can read wha
   apply [-R] [--check] [--index] [FILE...], format-patch [-o DIRECTORY] [--stdout] RANGE, am FILE...
   grep [-n] [-l] [-c] [-i] [-w] [-E|-F|-P] [-e] PATTERN [REVISION...] [-- PATH...], bisect [start|good|bad|skip|reset|log]
   worktree [add|list|remove|prune], config, rev-parse, rev-list, ls-files, ls-tree, cat-file, hash-object, write-tree,
-  merge-base, for-each-ref, symbolic-ref, update-ref, check-ignore
+  merge-base, for-each-ref, show-ref, symbolic-ref, update-ref, check-ignore
 
 Remotes are paths, file://, http:// and https:// with the network that the sandbox allows; a credential is that of the
 network's rules, or USER:TOKEN in the URL. No editor, hook, filter, pager, credential helper or other program is started:
@@ -62,7 +62,7 @@ func subcommands() map[string]subcommand {
 		"log":          {options: logOptions + diffOptions, run: (*call).printLog},
 		"show":         {options: logOptions + diffOptions, run: (*call).showRevision},
 		"rev-list":     {options: logOptions + " --objects ", run: (*call).listRevisions},
-		"branch":       {options: "-a --all -r --remotes -d -D --delete -l --list --show-current -m -M --move -f --force -q --quiet -v -vv --verbose -u= --set-upstream-to= --unset-upstream --contains --contains= --merged --merged= --no-merged --no-merged= --format= --sort= --no-track -t --track --no-color --color --color= --column --no-column", run: (*call).manageBranches},
+		"branch":       {options: "-a --all -r --remotes -d -D --delete -l --list --show-current -m -M --move -c -C --copy -f --force -q --quiet -v -vv --verbose -u= --set-upstream-to= --unset-upstream --contains --contains= --merged --merged= --no-merged --no-merged= --format= --sort= --no-track -t --track --no-color --color --color= --column --no-column", run: (*call).manageBranches},
 		"switch":       {options: "-c= --create= -C= --force-create= -q --quiet --detach -d -f --force --discard-changes --orphan= -t --track --no-track --guess --no-guess --no-progress --progress", run: (*call).switchBranch, work: true},
 		"checkout":     {options: "-b= -B= -q --quiet --detach -d -f --force --ours --theirs --orphan= -t --track --no-track --guess --no-guess --no-progress --progress", run: (*call).checkOutOperands, work: true},
 		"restore":      {options: "--staged -S --worktree -W --source= -s= -q --quiet --ours --theirs", run: (*call).restoreOperands, work: true},
@@ -79,6 +79,7 @@ func subcommands() map[string]subcommand {
 		"hash-object":  {options: "-w --stdin -t= --no-filters --path=", run: (*call).hashFiles},
 		"write-tree":   {run: (*call).printWrittenTree},
 		"symbolic-ref": {options: "-q --quiet --short -d --delete -m=", run: (*call).manageSymbolicRef},
+		"show-ref":     {options: "--heads --tags -q --quiet --verify -d --dereference --head -s --hash", run: (*call).showRefs},
 		"update-ref":   {options: "-d -m= --no-deref", run: (*call).updateRef},
 		"reflog":       {options: "-n= --max-count= --no-abbrev --date=", run: (*call).printReflog},
 		"remote":       {options: "-v --verbose --push --all -f --fetch -t= -m= --tags --no-tags -n", run: (*call).manageRemotes},
@@ -116,7 +117,7 @@ func substitutes() map[string]string {
 		"rerere": "resolve the conflicts again", "notes": "write a file, or a message of a tag (git tag -a)", "replace": "use git rebase", "archive": "use git worktree add and tar", "bundle": "use git clone, or git format-patch",
 		"sparse-checkout": "clone the whole repository", "maintenance": "nothing needs to be maintained", "range-diff": "use git diff between both branches", "whatchanged": "use git log --stat",
 		"annotate": "use git blame", "verify-commit": "there are no signatures here", "verify-tag": "there are no signatures here", "credential": "put USER:TOKEN into the URL, or let the network rules of the sandbox add one",
-		"read-tree": "use git reset or git restore", "commit-tree": "use git commit", "update-index": "use git add or git rm --cached", "diff-tree": "use git diff or git show", "diff-index": "use git diff", "diff-files": "use git diff", "show-ref": "use git for-each-ref",
+		"read-tree": "use git reset or git restore", "commit-tree": "use git commit", "update-index": "use git add or git rm --cached", "diff-tree": "use git diff or git show", "diff-index": "use git diff", "diff-files": "use git diff",
 		"count-objects": "use du -s .git/objects", "cherry": "use git log --oneline UPSTREAM..BRANCH", "merge-tree": "use git merge --no-commit", "pack-refs": "refs need no packing here", "checkout-index": "use git restore", "var": "use git config", "mktag": "use git tag -a", "mktree": "use git add and git write-tree",
 	}
 }

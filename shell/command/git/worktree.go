@@ -106,7 +106,7 @@ func (c *call) printWorkTrees() error {
 		if bare {
 			what = "(bare)"
 		}
-		_, _ = fmt.Fprintf(out, "%-*s %s\n", width, w.root, what)
+		_, _ = fmt.Fprintf(out, "%-*s  %s\n", width, w.root, what)
 	}
 	return nil
 }
