@@ -18,9 +18,11 @@ import (
 // Wiring returns what the commands use without importing it.
 func Wiring() app.Wiring {
 	return app.Wiring{
-		NewDrivers:  Drivers,
-		NewInMemory: func(c *config.Config) atoll.Driver { return &virtual.Driver{LimitHeap: true, Upstream: upstreamProxy(c)} },
-		NewRescuer:  pairing.NewRescuer,
+		NewDrivers: Drivers,
+		NewInMemory: func(c *config.Config) atoll.Driver {
+			return &virtual.Driver{LimitHeap: true, Upstream: upstreamProxy(c)}
+		},
+		NewRescuer: pairing.NewRescuer,
 	}
 }
 
