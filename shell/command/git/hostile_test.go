@@ -202,15 +202,17 @@ func TestHostileServer(t *testing.T) {
 	packet := func(text string) string { return fmt.Sprintf("%04x%s", len(text)+4, text) }
 	id := hex.EncodeToString(good[:])
 	for name, c := range map[string]struct{ refs, answer string }{
-		"refs outside":     {packet(id+" HEAD\x00symref=HEAD:refs/heads/../../../x\n") + packet(id+" refs/heads/../../../../evil\n") + packet(id+" refs/heads/.lock\n") + "0000", packet("NAK\n") + packet("\x01"+string(pack)) + "0000"},
-		"no pack":          {packet(id+" refs/heads/main\x00 x\n") + "0000", packet("NAK\n") + "0000"},
-		"another object":   {packet(strings.Repeat("ab", 20)+" refs/heads/main\x00 x\n") + "0000", packet("NAK\n") + packet("\x01"+string(pack)) + "0000"},
-		"wrong sum":        {packet(id+" refs/heads/main\x00 x\n") + "0000", packet("NAK\n") + packet("\x01"+string(pack[:len(pack)-1])+"x") + "0000"},
-		"endless refs":     {strings.Repeat(packet(id+" refs/heads/main\n"), 1<<19), ""},
-		"bad packets":      {"zzzz", ""},
-		"an error":         {packet("ERR go away"), ""},
-		"endless data":     {packet(id+" refs/heads/main\x00 x\n") + "0000", packet("NAK\n") + strings.Repeat(packet("\x01"+strings.Repeat("x", 60000)), 3000)},
-		"millions of them": {packet(id+" refs/heads/main\x00 x\n") + "0000", packet("NAK\n") + packet("\x01PACK\x00\x00\x00\x02\xff\xff\xff\xff"+string(pack[12:])) + "0000"},
+		"refs outside":      {packet(id+" HEAD\x00symref=HEAD:refs/heads/../../../x\n") + packet(id+" refs/heads/../../../../evil\n") + packet(id+" refs/heads/.lock\n") + "0000", packet("NAK\n") + packet("\x01"+string(pack)) + "0000"},
+		"no pack":           {packet(id+" refs/heads/main\x00 x\n") + "0000", packet("NAK\n") + "0000"},
+		"another object":    {packet(strings.Repeat("ab", 20)+" refs/heads/main\x00 x\n") + "0000", packet("NAK\n") + packet("\x01"+string(pack)) + "0000"},
+		"wrong sum":         {packet(id+" refs/heads/main\x00 x\n") + "0000", packet("NAK\n") + packet("\x01"+string(pack[:len(pack)-1])+"x") + "0000"},
+		"endless abilities": {"000eversion 2\n" + numbered("x%d="+strings.Repeat("y", 900)+"\n", 1<<17), ""},
+		"endless borders":   {packet(id+" refs/heads/main\x00 x\n") + "0000", numbered("shallow %040d\n", 1<<20)},
+		"endless refs":      {strings.Repeat(packet(id+" refs/heads/main\n"), 1<<19), ""},
+		"bad packets":       {"zzzz", ""},
+		"an error":          {packet("ERR go away"), ""},
+		"endless data":      {packet(id+" refs/heads/main\x00 x\n") + "0000", packet("NAK\n") + strings.Repeat(packet("\x01"+strings.Repeat("x", 60000)), 3000)},
+		"millions of them":  {packet(id+" refs/heads/main\x00 x\n") + "0000", packet("NAK\n") + packet("\x01PACK\x00\x00\x00\x02\xff\xff\xff\xff"+string(pack[12:])) + "0000"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "/info/refs") {
@@ -232,5 +234,46 @@ func TestHostileServer(t *testing.T) {
 		}
 		checkEnded(t, s, name)
 		server.Close()
+	}
+}
+
+// numbered returns packets with the numbers from 0 on.
+func numbered(format string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		line := fmt.Sprintf(format, i)
+		fmt.Fprintf(&b, "%04x%s", len(line)+4, line)
+	}
+	return b.String()
+}
+
+// TestRedirects checks that a bad redirect ends the command, and that a password and extra headers are not sent to another host.
+func TestRedirects(t *testing.T) {
+	var got http.Header
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Header.Clone()
+		http.NotFound(w, r)
+	}))
+	defer other.Close()
+	to := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Location", to)
+		w.WriteHeader(http.StatusFound)
+	}))
+	defer server.Close()
+	user := strings.Replace(server.URL, "http://", "http://me:secret@", 1)
+	for _, c := range []struct{ to, want string }{
+		{":%zz", "redirection"}, {"", "redirects followed"}, {"file:///x/info/refs?service=git-upload-pack", "redirection"}, {"/elsewhere", "redirection"},
+		{other.URL + "/x/info/refs?service=git-upload-pack", "not found"},
+	} {
+		to = c.to
+		s := networkSandbox(t)
+		o, err := s.RunBounded(20*time.Second, strings.NewReader(""), nil, "git", "-c", "http.extraHeader=X-Key: secret", "clone", user+"/x", "to")
+		if err != nil || o.Code != 128 || !strings.Contains(o.Stderr, c.want) {
+			t.Errorf("%q: %v %d %.300q", c.to, err, o.Code, o.Stderr)
+		}
+	}
+	if got == nil || got.Get("Authorization") != "" || got.Get("X-Key") != "" {
+		t.Errorf("the other host got %v", got)
 	}
 }

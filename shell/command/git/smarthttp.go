@@ -131,14 +131,10 @@ func (t *httpTransport) discover(service, version string) (*bodyReader, error) {
 			return nil, err
 		}
 		if res.StatusCode >= 300 && res.StatusCode < 400 {
-			next, err := res.Request.URL.Parse(res.Header.Get("Location"))
 			_ = body.Close() // the response is not read
-			base, ok := strings.CutSuffix(next.String(), "/info/refs?service="+service)
-			if err != nil || !ok || next.Scheme != "http" && next.Scheme != "https" {
-				return nil, newFatal("unable to update url base from redirection:\n  asked for: %s\n   redirect: %s", address, res.Header.Get("Location"))
-			}
-			if next.Host != res.Request.URL.Host {
-				t.auth = "" // a password is for the host that it was given for
+			base, err := t.followRedirect(res, "/info/refs?service="+service)
+			if err != nil {
+				return nil, err
 			}
 			t.base = base
 			continue
@@ -154,6 +150,24 @@ func (t *httpTransport) discover(service, version string) (*bodyReader, error) {
 		return body, nil
 	}
 	return nil, newFatal("unable to access '%s/': Maximum (5) redirects followed", t.base)
+}
+
+// followRedirect returns the base of the URL to which a response redirects, which must end as that of the request does. What
+// identifies the user is only for the host that it was given for, and never sent without TLS instead of with it.
+func (t *httpTransport) followRedirect(res *http.Response, end string) (base string, err error) {
+	asked, to := res.Request.URL, res.Header.Get("Location")
+	next, err := asked.Parse(to)
+	ok := err == nil && (next.Scheme == "http" || next.Scheme == "https")
+	if ok {
+		base, ok = strings.CutSuffix(next.String(), end)
+	}
+	if !ok {
+		return "", newFatal("unable to update url base from redirection:\n  asked for: %s\n   redirect: %s", asked, to)
+	}
+	if next.Host != asked.Host || next.Scheme != asked.Scheme && next.Scheme != "https" {
+		t.auth, t.header = "", nil
+	}
+	return base, nil
 }
 
 // The packets without content.
@@ -240,10 +254,16 @@ func (t *httpTransport) listRefs(push bool) ([]remoteRef, error) {
 				return t.listRefsV2()
 			}
 			name, value, _ := strings.Cut(line, "=")
-			t.caps[name] = value
+			t.setCapability(name, value)
 		}
 	}
 	return t.readAdvertised(in, line)
+}
+
+// setCapability stores what a server can do. Its text is charged.
+func (t *httpTransport) setCapability(name, value string) {
+	t.p.Alloc(int64(len(name)+len(value)) + 200)
+	t.caps[name] = value
 }
 
 // readAdvertised reads the refs that a server of version 0 lists.
@@ -255,7 +275,7 @@ func (t *httpTransport) readAdvertised(in *packetReader, line string) ([]remoteR
 		if hasCaps {
 			for field := range strings.FieldsSeq(caps) {
 				name, value, _ := strings.Cut(field, "=")
-				if t.caps[name] = value; name == "symref" {
+				if t.setCapability(name, value); name == "symref" {
 					from, to, _ := strings.Cut(value, ":")
 					symbolic[from] = to
 				}
@@ -416,6 +436,7 @@ func (t *httpTransport) readPackResponse(r *repository, in *packetReader) error 
 		case err != nil:
 			return err
 		case strings.HasPrefix(line, "shallow "):
+			t.p.Alloc(int64(len(line)) + 100)
 			shallow[id(line[8:])], changed = true, true
 		case strings.HasPrefix(line, "unshallow "):
 			delete(shallow, id(line[10:]))
