@@ -74,6 +74,7 @@ func TestMachineScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("ROOT", root)
+	t.Setenv("TEMPLATES", t.TempDir()) // of all scripts: to boot a VM takes seconds
 	realScripts(t, "testdata/script/machine", "microvm", "")
 	realScripts(t, filepath.Join(documentDir, "microvm"), "microvm", "")
 	dir := filepath.Join(t.TempDir(), "real")
@@ -140,6 +141,12 @@ func realScripts(t *testing.T, dir, driver, engine string) {
 			e.Setenv("ATOLL_DOCKER_HOST", engine)
 			if err := os.MkdirAll(home, 0o700); err != nil {
 				return err
+			}
+			if dir := os.Getenv("TEMPLATES"); dir != "" {
+				mine := filepath.Join(e.WorkDir, "home", "microvm", "templates")
+				if err := errors.Join(os.MkdirAll(filepath.Dir(mine), 0o700), os.Symlink(dir, mine)); err != nil {
+					return err
+				}
 			}
 			return sweepAfter(e)
 		},
