@@ -30,7 +30,7 @@ func pipeMain(args []string) int {
 		_, _ = io.Copy(conn, os.Stdin) // the guest sees the end of it
 		_ = conn.(*net.UnixConn).CloseWrite()
 	}()
-	if _, err := io.Copy(os.Stdout, conn); err != nil {
+	if _, err := io.Copy(os.Stdout, conn); err != nil && !errors.Is(err, unix.EPIPE) { // the host has hung up
 		return printFailure("pipe", err)
 	}
 	return 0

@@ -355,6 +355,10 @@ type worker struct {
 	lastError    atomic.Value // error of the last uncertain change, as text
 }
 
+// progressTime limits how long nothing may be acknowledged. A template of VMs that does not boot is given up after 45 s and booted again, on a busy
+// host slowly.
+const progressTime = 3 * time.Minute
+
 // waitForProgress waits until another change was acknowledged. If there is none, the goroutines of the servers are logged.
 func waitForProgress(t *testing.T, workers []*worker, replicas []*replica) {
 	t.Helper()
@@ -365,7 +369,7 @@ func waitForProgress(t *testing.T, workers []*worker, replicas []*replica) {
 		return n
 	}
 	before := sum()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), progressTime)
 	defer cancel()
 	if !testenv.Poll(ctx, func() bool { return sum() > before }) {
 		for _, w := range workers {
@@ -376,7 +380,7 @@ func waitForProgress(t *testing.T, workers []*worker, replicas []*replica) {
 			<-r.exited
 			t.Logf("a server: %s", &r.stderr)
 		}
-		t.Fatal("nothing was acknowledged for a minute")
+		t.Fatalf("nothing was acknowledged for %v", progressTime)
 	}
 }
 
