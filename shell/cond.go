@@ -287,7 +287,7 @@ func isUnary(op string) bool {
 
 // unaryTest performs the tests of one operand.
 func (in *interp) unaryTest(op, s string) bool {
-	in.chargeBytes(s)
+	in.chargeReading(s)
 	switch op[1] {
 	case 'n':
 		return s != ""

@@ -377,7 +377,7 @@ func (c *compiler) indirectOp(e *syntax.ParamExp, get fetch) fetch {
 		if v.multi {
 			v.s = in.joinWords(v.list, v.star)
 		}
-		in.chargeBytes(v.s)
+		in.chargeReading(v.s)
 		if !v.set {
 			if isDefaultOp(e.Op) {
 				return value{}

@@ -70,8 +70,8 @@ func (in *interp) chargeWork(n int) {
 	}
 }
 
-// chargeBytes charges reading texts as work.
-func (in *interp) chargeBytes(texts ...string) {
+// chargeReading charges reading texts as work.
+func (in *interp) chargeReading(texts ...string) {
 	n := 0
 	for _, s := range texts {
 		n += len(s)

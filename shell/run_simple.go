@@ -162,7 +162,7 @@ func (k *simple) run(in *interp) flow {
 	args := k.static
 	if args == nil {
 		args = k.args(in)
-		in.chargeBytes(args...)
+		in.chargeReading(args...)
 	}
 	if len(args) == 0 {
 		return in.assignOnly(k.assigns, k.redirs, before)

@@ -327,7 +327,7 @@ func (in *interp) countElements(v *variable) int {
 // assignRef sets the value of r, or appends to it. It returns false if that
 // fails, and prints the error.
 func (in *interp) assignRef(r ref, value string, add bool) bool {
-	in.chargeBytes(value)
+	in.chargeReading(value)
 	v, t, ok := in.find(r)
 	if !ok {
 		return in.refFailed(r)

@@ -37,7 +37,7 @@ type chatStore struct {
 	busy       map[string]bool // by owner and id: a turn runs; guarded by mu
 	turnCounts map[string]int  // by owner: turns started since the last removal of old chats; guarded by mu
 
-	shared sync.Mutex // held with the lock of an owner
+	noLocks sync.Mutex // in place of the locks of owners, on systems without file locks
 }
 
 // chat is a stored conversation.
@@ -189,7 +189,7 @@ func lockDir(dir string) (unlock func(), ok bool, err error) {
 	}
 }
 
-// ownerLock is the name of the lock of what the chats of an owner share.
+// ownerLock is the name of the lock of an owner; see lockOwner.
 const ownerLock = ".lock"
 
 // lockTime limits the wait for the lock of an owner, which is held while a file is replaced.
@@ -207,15 +207,15 @@ func (c *chatStore) lockOwner(ctx context.Context, o atoll.Owner) (unlock func()
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, lockTime, fmt.Errorf("%w: another process has locked the chats", atoll.ErrTimeout))
 	defer cancel()
-	c.shared.Lock() // where the system has no file locks
-	if err := filelock.Poll(ctx, f); err != nil && !errors.Is(err, atoll.ErrUnsupported) {
-		c.shared.Unlock()
+	err = filelock.Poll(ctx, f)
+	if errors.Is(err, atoll.ErrUnsupported) {
+		c.noLocks.Lock()
+		return c.noLocks.Unlock, f.Close()
+	}
+	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return func() {
-		_ = f.Close() // releases the lock
-		c.shared.Unlock()
-	}, nil
+	return func() { _ = f.Close() }, nil // closing releases the lock
 }
 
 // removeChat removes an old chat, unless a turn has it.

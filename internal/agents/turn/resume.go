@@ -36,6 +36,7 @@ func (t *Turn) Keep(state any) (journal string, err error) {
 		return "", nil
 	}
 	dir := t.keptDir()
+	t.kept.Store(false)
 	if err := os.RemoveAll(dir); err != nil { // of an attempt with another session of the agent
 		return "", err
 	}

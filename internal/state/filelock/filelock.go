@@ -31,7 +31,7 @@ func TryPath(path string) (unlock func(), ok bool, err error) {
 		if err != nil || !ok {
 			return nil, false, errors.Join(err, f.Close())
 		}
-		if isAt(f, path) {
+		if HasName(f, path) {
 			return func() { _ = f.Close() }, true, nil // closing releases the lock
 		}
 		if err := f.Close(); err != nil { // its former holder removed it in the meantime
@@ -40,8 +40,9 @@ func TryPath(path string) (unlock func(), ok bool, err error) {
 	}
 }
 
-// isAt reports whether an open file still has the name.
-func isAt(f *os.File, path string) bool {
+// HasName reports whether an open file still has the name: after a lock was acquired, its former holder may have removed or replaced
+// the file.
+func HasName(f *os.File, path string) bool {
 	opened, err := f.Stat()
 	if err != nil {
 		return false

@@ -178,7 +178,7 @@ func TakeOver(dir string) (*Act, error) {
 		if err != nil || !ours {
 			return nil, errors.Join(err, f.Close())
 		}
-		if isAt(f, path) {
+		if filelock.HasName(f, path) {
 			a, err := readAct(dir, f)
 			if err == nil && noLocks && a.Begun.After(processStart) {
 				return nil, a.Leave() // this process does it
@@ -189,16 +189,6 @@ func TakeOver(dir string) (*Act, error) {
 			return nil, err
 		}
 	}
-}
-
-// isAt reports whether an open file is still the one with a name.
-func isAt(f *os.File, path string) bool {
-	opened, err := f.Stat()
-	if err != nil {
-		return false
-	}
-	now, err := os.Lstat(path)
-	return err == nil && os.SameFile(opened, now)
 }
 
 func readAct(dir string, f *os.File) (*Act, error) {

@@ -35,7 +35,7 @@ func (c *call) rebaseBranch() error {
 	return c.startRebase()
 }
 
-// keepsTodo reports whether the editor of git rebase -i is one that changes nothing.
+// keepsTodo reports whether the editor of git rebase -i changes nothing.
 func (c *call) keepsTodo() bool {
 	editor := orDefault(c.p.Getenv("GIT_SEQUENCE_EDITOR"), c.conf.get("sequence.editor"))
 	return editor == "true" || editor == ":" || editor == "cat"

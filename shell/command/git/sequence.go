@@ -146,7 +146,7 @@ func (c *call) checkPickable(verb string) error {
 	return nil
 }
 
-// runPicks repeats commits. What is left when one has conflicts is stored for --continue.
+// runPicks repeats commits. If one has conflicts, the others are stored for --continue.
 func (c *call) runPicks(verb string, list []*commit, start id) error {
 	for n, k := range list {
 		if len(list) > 1 || c.hasGitFile("sequencer") {
