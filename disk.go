@@ -10,7 +10,7 @@ import (
 const (
 	DefaultVMMemory = 8 << 30 // bytes
 	MinVMMemory     = 1 << 30 // bytes
-	DefaultVMCPU    = 4       // virtual processors
+	DefaultVMCPU    = 4       // virtual processors, where the host has as many
 	MinVMCPU        = 1
 )
 
@@ -27,21 +27,21 @@ type DiskKeeper interface {
 	// DestroyKeepDisk removes the sandbox as Destroy does but keeps the disk of its working
 	// directory under a name, for VM.Disk of another sandbox. A name that is in use is
 	// ErrExists; a sandbox without such a disk is ErrState. In both cases nothing changes. A
-	// sandbox that was created with a kept disk returns it under the same name; another name
+	// sandbox that was created with a persistent disk returns it under the same name; another name
 	// renames it. Calling it twice with the same name is not an error.
 	DestroyKeepDisk(ctx context.Context, name string) error
 }
 
 // DiskStore is a Driver that keeps disks of destroyed sandboxes.
 type DiskStore interface {
-	// Disks returns the kept disks, by name.
+	// Disks returns the persistent disks, by name.
 	Disks(ctx context.Context) ([]Disk, error)
 	// RemoveDisk removes a disk and its files. A disk that is in use is ErrState, a missing
 	// one ErrNotFound.
 	RemoveDisk(ctx context.Context, name string) error
 }
 
-// Disk is the kept disk of a working directory.
+// Disk is the persistent disk of a working directory.
 type Disk struct {
 	Name       string    `json:"name"`
 	Owner      Owner     `json:"owner,omitzero"`    // set by the fleet; drivers leave it zero

@@ -23,6 +23,10 @@ type Cmd struct {
 	// Features.Session refuse it.
 	Session bool
 
+	// Internal marks a command of atoll itself, such as git of a sync. Lists of commands leave it out unless they are
+	// asked for it.
+	Internal bool
+
 	Dir  string   // working directory; empty: the sandbox's
 	Env  []string // "K=V", added to the sandbox's environment; the last value of a name wins
 	User string   // empty: the sandbox's

@@ -59,17 +59,18 @@ type PruneResult struct {
 type Process struct {
 	ID       string    `json:"id"`
 	Sandbox  string    `json:"sandbox"`
-	Command  string    `json:"command"`          // as shell text, secrets redacted
-	Args     []string  `json:"args,omitempty"`   // of a command that its client stays attached to, secrets redacted
-	Running  bool      `json:"running"`          //
-	Detached bool      `json:"detached"`         // runs on without an attached client
-	TTY      bool      `json:"tty"`              //
-	Started  time.Time `json:"started"`          //
-	Ended    time.Time `json:"ended,omitzero"`   //
-	Code     int       `json:"code"`             // exit status, after its end
-	Signal   string    `json:"signal,omitempty"` // signal that killed it
-	Error    string    `json:"error,omitempty"`  // why atoll ended it, if it did
-	Output   int64     `json:"output"`           // bytes written so far to both streams
+	Command  string    `json:"command"`            // as shell text, secrets redacted
+	Args     []string  `json:"args,omitempty"`     // of a command that its client stays attached to, secrets redacted
+	Running  bool      `json:"running"`            //
+	Detached bool      `json:"detached"`           // runs on without an attached client
+	TTY      bool      `json:"tty"`                //
+	Internal bool      `json:"internal,omitempty"` // of atoll itself: see Cmd.Internal
+	Started  time.Time `json:"started"`            //
+	Ended    time.Time `json:"ended,omitzero"`     //
+	Code     int       `json:"code"`               // exit status, after its end
+	Signal   string    `json:"signal,omitempty"`   // signal that killed it
+	Error    string    `json:"error,omitempty"`    // why atoll ended it, if it did
+	Output   int64     `json:"output"`             // bytes written so far to both streams
 }
 
 // Number returns a positive number of 31 bits that identifies the process in its sandbox, for

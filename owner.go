@@ -61,17 +61,21 @@ const (
 	ScopeRead  Scope = "read"  // see the owner's objects: list, status, files, history, events
 	ScopeRun   Scope = "run"   // create, run, change and destroy the owner's objects
 	ScopeHost  Scope = "host"  // name directories of the host in mounts and projects
-	ScopeAdmin Scope = "admin" // manage tokens, quotas, pools, images, audit and the sandboxes of all owners
+	ScopeAdmin Scope = "admin" // all that ScopeOperate allows, and the tokens, sandboxes and links of all owners
+
+	// ScopeOperate allows to manage quotas, pools and images, and to see metrics and the lists, events and audit of all
+	// owners, but not to enter or change the sandboxes of others, nor to create tokens for them.
+	ScopeOperate Scope = "operate"
 )
 
 // allScopes lists every scope.
-var allScopes = []Scope{ScopeRead, ScopeRun, ScopeHost, ScopeAdmin}
+var allScopes = []Scope{ScopeRead, ScopeRun, ScopeHost, ScopeOperate, ScopeAdmin}
 
 // CheckScopes reports unknown scopes and an empty list.
 func CheckScopes(list []Scope) error {
 	var errs []error
 	if len(list) == 0 {
-		errs = append(errs, newFieldError("scopes", "scopes: name at least one of read, run, host, admin"))
+		errs = append(errs, newFieldError("scopes", "scopes: name at least one of read, run, host, operate, admin"))
 	}
 next:
 	for i, s := range list {
@@ -80,9 +84,40 @@ next:
 				continue next
 			}
 		}
-		errs = append(errs, newFieldError(fmt.Sprintf("scopes[%d]", i), "scopes[%d] %q: must be read, run, host or admin", i, s))
+		errs = append(errs, newFieldError(fmt.Sprintf("scopes[%d]", i), "scopes[%d] %q: must be read, run, host, operate or admin", i, s))
 	}
 	return joinInvalid(errs)
+}
+
+// Includes reports whether a scope allows all that another does.
+func (s Scope) Includes(other Scope) bool {
+	return s == other || s == ScopeRun && other == ScopeRead || s == ScopeAdmin && other == ScopeOperate
+}
+
+// Role is a name for the scopes of a common kind of user.
+type Role string
+
+// The roles, each with all rights of those before it.
+const (
+	RoleViewer   Role = "viewer"   // sees the owner's objects
+	RoleUser     Role = "user"     // uses them
+	RoleOperator Role = "operator" // runs the server, without access to the content of other owners
+	RoleAdmin    Role = "admin"    // may do everything
+)
+
+// Scopes returns the scopes of a role.
+func (r Role) Scopes() ([]Scope, error) {
+	switch r {
+	case RoleViewer:
+		return []Scope{ScopeRead}, nil
+	case RoleUser:
+		return []Scope{ScopeRead, ScopeRun}, nil
+	case RoleOperator:
+		return []Scope{ScopeRead, ScopeRun, ScopeOperate}, nil
+	case RoleAdmin:
+		return []Scope{ScopeRead, ScopeRun, ScopeHost, ScopeOperate, ScopeAdmin}, nil
+	}
+	return nil, newFieldError("role", "role %q: must be viewer, user, operator or admin", r)
 }
 
 // Token lets its bearer act for an owner.
@@ -91,6 +126,7 @@ type Token struct {
 	Name    string    `json:"name,omitempty"` // display name
 	Owner   Owner     `json:"owner"`
 	Scopes  []Scope   `json:"scopes"`
+	Role    Role      `json:"role,omitempty"` // in a request: instead of scopes; answers have the scopes
 	Link    *Link     `json:"link,omitempty"` // restricts the token to one sandbox's terminals; nil: the scopes alone decide
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires,omitzero"` // zero: never

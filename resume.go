@@ -26,7 +26,7 @@ var ErrLeft = errors.New("the caller has left; the command goes on")
 
 // Resumption is the position of a caller in the streams of a command; see CommandResumer.
 type Resumption struct {
-	Stdout, Stderr int64 // bytes of output
+	Stdout, Stderr int64 // bytes of output; both negative: the caller wants none of the former output
 
 	// Stdin returns the standard input behind the first bytes, which the command has received. nil: there
 	// is no more input.

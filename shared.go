@@ -27,6 +27,14 @@ type OwnerOpener interface {
 	OpenOwned(ctx context.Context, id string, owner Owner) (Sandbox, error)
 }
 
+// IsolationNamer is implemented by drivers that isolate some sandboxes in another way than their Features say.
+type IsolationNamer interface {
+	Driver
+
+	// NameIsolation returns the kind of isolation of an owner's sandboxes with a runtime; empty: the driver's own.
+	NameIsolation(runtime string, owner Owner) string
+}
+
 // PartialListError is the error of a Driver.List that returns only a part of the sandboxes, because
 // some of the places where they can be do not answer.
 type PartialListError struct {

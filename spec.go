@@ -69,7 +69,7 @@ type VM struct {
 	// start.
 	Persist *bool `json:"persist,omitempty"`
 
-	// Disk is the name of a kept disk ([DiskStore]) to use as the working directory. Empty: a
+	// Disk is the name of a persistent disk ([DiskStore]) to use as the working directory. Empty: a
 	// new disk. A missing disk is ErrNotFound, a disk that another sandbox uses is ErrState.
 	// The disk is kept again when the sandbox is destroyed.
 	Disk string `json:"disk,omitempty"`
@@ -176,6 +176,10 @@ type Network struct {
 	// name that leads to private addresses, as in split DNS: the name, not the addresses
 	// themselves. With a single address the name is not resolved but dialled there.
 	Allow []string `json:"allow,omitempty"`
+
+	// Until has the ends of entries of Allow: from then on an entry allows nothing, and connections that it
+	// alone allowed are closed.
+	Until map[string]time.Time `json:"until,omitempty"`
 
 	// Deny lists forbidden targets in the same syntax. It overrides Mode and Allow.
 	Deny []string `json:"deny,omitempty"`

@@ -71,6 +71,11 @@ func checkNetworkRules(n *Network) []error {
 			}
 		}
 	}
+	for entry := range n.Until {
+		if !slices.Contains(n.Allow, entry) {
+			errs = append(errs, newFieldError("network.until", "network until %q: must be an entry of allow", entry))
+		}
+	}
 	for i, h := range n.Headers {
 		if h.Host == "" || h.Name == "" || strings.ContainsAny(h.Name+h.Value, "\r\n\x00") {
 			errs = append(errs, newFieldError(fmt.Sprintf("network.headers[%d]", i), "network headers[%d] %q: must have a host and a name, and no line breaks", i, h.Name))

@@ -159,6 +159,7 @@ type Result struct {
 	Duration time.Duration `json:"duration"`
 
 	Truncated bool      `json:"truncated,omitempty"` // output was dropped
+	Internal  bool      `json:"internal,omitempty"`  // of atoll itself: see Cmd.Internal
 	Error     string    `json:"error,omitempty"`     // why the command was killed, if it was
 	Time      time.Time `json:"time"`                // start
 }

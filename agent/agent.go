@@ -28,7 +28,7 @@ type Features struct {
 	Approvals bool `json:"approvals"` // requests permission before it uses a tool, if Turn.Ask is set
 	Interrupt bool `json:"interrupt"` // its current work can be stopped without stopping the process
 	Resume    bool `json:"resume"`    // Turn.Session
-	Turns     bool `json:"turns"`     // one process accepts many prompts
+	Turns     bool `json:"turns"`     // one process accepts many prompts; see AcceptsPrompts
 	Deltas    bool `json:"deltas"`    // streams text as the model writes it
 	Usage     bool `json:"usage"`     // reports the tokens it used
 	System    bool `json:"system"`    // Turn.System
@@ -42,6 +42,10 @@ type Features struct {
 	// host can serve; the agent's credentials must then be in the sandbox.
 	API string `json:"api,omitempty"`
 
+	// TurnsBy is the argument of a turn, a boolean, with which one process accepts many
+	// prompts though Turns is false, as it does with Turn.Ask. Empty: none.
+	TurnsBy string `json:"turns_by,omitempty"`
+
 	// Needs are the programs besides its own that must be in the sandbox.
 	Needs []string `json:"needs,omitempty"`
 
@@ -52,6 +56,15 @@ type Features struct {
 	// Arguments are the names that Turn.Arguments may have, each with a line
 	// that describes it.
 	Arguments map[string]string `json:"arguments,omitempty"`
+}
+
+// AcceptsPrompts reports whether a process that runs t accepts further prompts.
+func (f Features) AcceptsPrompts(t *Turn) bool {
+	if f.Turns || f.TurnsBy == "" {
+		return f.Turns
+	}
+	on := false
+	return t.DecodeArgument(f.TurnsBy, &on) == nil && (on || t.Ask)
 }
 
 // Package is a package of the npm registry that holds an agent's program.

@@ -37,3 +37,35 @@ func ExampleRun() {
 	// 3 finished
 	// ok: "apple\npear"
 }
+
+// A conversation with an agent, here a command of the virtual sandbox, and the files that it works on.
+func ExampleExecutor() {
+	ctx := context.Background()
+	sb, err := (&virtual.Driver{}).Create(ctx, atoll.Spec{Dir: "/work"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	e, err := agent.NewExecutor(agent.Job{Sandbox: sb, Agent: command.Agent{}, Dir: "/work", Turn: agent.Turn{Command: []string{"sh", "-c", "read -r f; wc -l <$f"}}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer e.Close(ctx)
+	if err := e.WriteFile(ctx, "fruit.txt", []byte("pear\napple\n")); err != nil {
+		fmt.Println(err)
+		return
+	}
+	r, err := e.Execute(ctx, agent.Text("fruit.txt"))
+	fmt.Println(r.Outcome, r.Text, err)
+	for event, err := range e.Stream(ctx, agent.Text("fruit.txt")) {
+		fmt.Println(event.Type, err)
+	}
+	exit, err := e.Exec(ctx, "ls")
+	fmt.Printf("%q %v\n", exit.Stdout, err)
+	// Output:
+	// ok 2 <nil>
+	// text.delta <nil>
+	// finished <nil>
+	// "fruit.txt\n" <nil>
+}

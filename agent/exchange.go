@@ -43,6 +43,12 @@ func (x exchange) Close() { x.s.stdin.close() }
 func (s *Session) emitEvent(e Event) {
 	s.seq++
 	e.Seq, e.Time, e.Turn = s.seq, time.Now(), s.job.Turn.ID
+	if e.Type == Started {
+		s.started = &e
+	}
+	if s.promptsToReplay > 0 {
+		return // it was emitted for an earlier prompt
+	}
 	err := s.writeLog(e)
 	if err != nil {
 		s.logFailed = true

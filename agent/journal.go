@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -23,23 +24,30 @@ const (
 // maxJournal limits the output in a journal, in bytes of each stream. A session with more can't be continued.
 const maxJournal = 64 << 20
 
+// maxWarmJournal is the output in a journal beyond which a session accepts no further prompt: each prompt copies the journal, and
+// a process that continues the session handles all of it again.
+const maxWarmJournal = 8 << 20
+
 // sessionStart is what a session starts with.
 type sessionStart struct {
-	Process     string      `json:"process"` // Cmd.ID of the agent's process
-	Turn        Turn        `json:"turn"`    // without Env and Skills, which only its start needs
+	Several     bool        `json:"several,omitempty"` // the session is not Job.Once
+	Process     string      `json:"process"`           // Cmd.ID of the agent's process
+	Turn        Turn        `json:"turn"`              // without Env and Skills, which only its start needs
 	Environment Environment `json:"environment"`
 	Model       string      `json:"model,omitempty"` // address of the model endpoint
 	Tools       string      `json:"tools,omitempty"` // address of the tools
 	Stdin       []byte      `json:"stdin,omitempty"` // Plan.Stdin
 }
 
-// sessionInput is what a Conversation was told besides its process's output. One of Decision and Stop is set.
+// sessionInput is what a Conversation was told besides its process's output. One of Decision, Stop and Prompt is set.
 type sessionInput struct {
 	After    int64     `json:"after"` // lines of output that were handled before
 	ID       string    `json:"id,omitempty"`
 	Decision *Decision `json:"decision,omitempty"`
 	By       string    `json:"by,omitempty"`
-	Stop     *stopNote `json:"stop,omitempty"` // the prompt was interrupted
+	Stop     *stopNote `json:"stop,omitempty"`   // the prompt was interrupted
+	Prompt   []Content `json:"prompt,omitempty"` // a further prompt
+	Turn     string    `json:"turn,omitempty"`   // its Turn.ID
 }
 
 // stopNote is a stopReason in a journal.
@@ -51,7 +59,10 @@ type stopNote struct {
 // journal is the record of a session with which another process can continue it. It survives the
 // end of this process, not that of the machine, with which the sandbox ends as well.
 type journal struct {
-	dir            string
+	start sessionStart
+
+	mu             sync.Mutex
+	dir            string // guarded by mu, as all below
 	stdout, stderr *journalStream
 	inputs         *os.File
 }
@@ -65,32 +76,37 @@ func createJournal(dir string, start sessionStart) (*journal, error) {
 		return nil, err
 	}
 	start.Turn.Env, start.Turn.Skills = nil, nil
-	b, err := json.Marshal(start)
+	j, err := openJournal(dir, start)
 	if err != nil {
 		return nil, err
 	}
-	j, err := openJournal(dir)
-	if err != nil {
-		return nil, err
-	}
-	name := filepath.Join(dir, journalStart)
-	if err = os.WriteFile(name+".new", b, 0o600); err == nil {
-		err = os.Rename(name+".new", name)
-	}
-	if err != nil {
+	if err := writeStart(dir, start); err != nil {
 		return nil, errors.Join(err, j.close())
 	}
 	return j, nil
 }
 
+// writeStart stores what a session starts with, which makes its journal valid.
+func writeStart(dir string, start sessionStart) error {
+	b, err := json.Marshal(start)
+	name := filepath.Join(dir, journalStart)
+	if err == nil {
+		err = os.WriteFile(name+".new", b, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(name+".new", name)
+	}
+	return err
+}
+
 // openJournal opens the files that a journal grows in.
-func openJournal(dir string) (*journal, error) {
-	j := &journal{dir: dir}
+func openJournal(dir string, start sessionStart) (*journal, error) {
+	j := &journal{dir: dir, start: start}
 	var err error
-	if j.stdout, err = openJournalStream(dir, journalStdout); err != nil {
+	if j.stdout, err = openJournalStream(j, journalStdout); err != nil {
 		return nil, err
 	}
-	if j.stderr, err = openJournalStream(dir, journalStderr); err != nil {
+	if j.stderr, err = openJournalStream(j, journalStderr); err != nil {
 		return nil, errors.Join(err, j.close())
 	}
 	if j.inputs, err = openAppending(filepath.Join(dir, journalInputs)); err != nil {
@@ -105,6 +121,13 @@ func openAppending(name string) (*os.File, error) {
 
 // close closes the files.
 func (j *journal) close() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.closeFiles()
+}
+
+// closeFiles closes the files. The caller holds mu.
+func (j *journal) closeFiles() error {
 	var errs []error
 	for _, f := range []*journalStream{j.stdout, j.stderr} {
 		if f != nil {
@@ -119,6 +142,8 @@ func (j *journal) close() error {
 
 // addInput records an input before the Conversation receives it.
 func (j *journal) addInput(in sessionInput) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	b, err := json.Marshal(in)
 	if err == nil {
 		_, err = j.inputs.Write(append(b, '\n'))
@@ -127,6 +152,63 @@ func (j *journal) addInput(in sessionInput) error {
 		return errors.Join(err, forgetStart(j.dir))
 	}
 	return nil
+}
+
+// moveTo copies the journal to another directory, with one more input, and continues there. The former directory may be
+// removed already: its files are open.
+func (j *journal) moveTo(dir string, in sessionInput) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.stdout.full || j.stderr.full {
+		return fmt.Errorf("%w: the journal is full", atoll.ErrState)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	to, err := openJournal(dir, j.start)
+	if err != nil {
+		return err
+	}
+	if err = j.copyTo(to); err == nil {
+		err = to.addInput(in)
+	}
+	if err == nil {
+		err = writeStart(dir, j.start)
+	}
+	if err != nil {
+		return errors.Join(err, to.close())
+	}
+	err = j.closeFiles()
+	j.dir, j.inputs = dir, to.inputs
+	j.stdout.file, j.stderr.file = to.stdout.file, to.stderr.file
+	return err
+}
+
+// copyTo copies the content of the files to a new journal. The caller holds mu.
+func (j *journal) copyTo(to *journal) error {
+	info, err := j.inputs.Stat()
+	if err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		from, to *os.File
+		size     int64
+	}{{j.stdout.file, to.stdout.file, j.stdout.size}, {j.stderr.file, to.stderr.file, j.stderr.size}, {j.inputs, to.inputs, info.Size()}} {
+		if _, err := io.Copy(f.to, io.NewSectionReader(f.from, 0, f.size)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isShort reports whether the session may go on with further prompts.
+func (j *journal) isShort() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.stdout.size+j.stderr.size < maxWarmJournal && !j.stdout.full && !j.stderr.full
 }
 
 // forgetStart makes a session impossible to continue: its journal is incomplete.
@@ -138,16 +220,16 @@ func forgetStart(dir string) error {
 	return err
 }
 
-// journalStream is an output stream of a process in a journal.
+// journalStream is an output stream of a process in a journal. The journal's mu guards it.
 type journalStream struct {
-	dir  string
-	file *os.File
-	size int64
-	full bool // it is not recorded any more
+	journal *journal
+	file    *os.File
+	size    int64
+	full    bool // it is not recorded any more
 }
 
-func openJournalStream(dir, name string) (*journalStream, error) {
-	f, err := openAppending(filepath.Join(dir, name))
+func openJournalStream(j *journal, name string) (*journalStream, error) {
+	f, err := openAppending(filepath.Join(j.dir, name))
 	if err != nil {
 		return nil, err
 	}
@@ -155,12 +237,14 @@ func openJournalStream(dir, name string) (*journalStream, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &journalStream{dir: dir, file: f, size: info.Size()}, nil
+	return &journalStream{journal: j, file: f, size: info.Size()}, nil
 }
 
 // Write records output. It never fails: a session whose output can't be recorded goes on, and can't be
 // continued by another process.
 func (s *journalStream) Write(b []byte) (int, error) {
+	s.journal.mu.Lock()
+	defer s.journal.mu.Unlock()
 	if s.full {
 		return len(b), nil
 	}
@@ -168,7 +252,7 @@ func (s *journalStream) Write(b []byte) (int, error) {
 	s.size += int64(n)
 	if err != nil || s.size > maxJournal {
 		s.full = true
-		_ = forgetStart(s.dir) // it fails only on a host that is in trouble anyway
+		_ = forgetStart(s.journal.dir) // it fails only on a host that is in trouble anyway
 	}
 	return len(b), nil
 }

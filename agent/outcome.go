@@ -152,8 +152,15 @@ var codeByError = []struct {
 	err  error
 	code string
 }{
-	{atoll.ErrNotFound, "not_found"}, {atoll.ErrExists, "exists"}, {atoll.ErrInvalid, "invalid_request"}, {atoll.ErrState, "state"},
-	{atoll.ErrQuota, "quota"}, {atoll.ErrUnsupported, "unsupported"}, {atoll.ErrTimeout, "timeout"}, {atoll.ErrDenied, "denied"}, {atoll.ErrUnavailable, "unavailable"},
+	{atoll.ErrNotFound, "not_found"},
+	{atoll.ErrExists, "exists"},
+	{atoll.ErrInvalid, "invalid_request"},
+	{atoll.ErrState, "state"},
+	{atoll.ErrQuota, "quota"},
+	{atoll.ErrUnsupported, "unsupported"},
+	{atoll.ErrTimeout, "timeout"},
+	{atoll.ErrDenied, "denied"},
+	{atoll.ErrUnavailable, "unavailable"},
 }
 
 // CodeOf returns the Result.Code for an error.

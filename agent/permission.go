@@ -54,10 +54,10 @@ func (s *Session) requestPermission(e Event) {
 func (s *Session) askDecision(q *pendingPermission) {
 	ctx, cancel := s.withDeadline(q.Deadline)
 	q.cancel = cancel
-	p := q.Permission
+	p, decide := q.Permission, s.job.Decide
 	s.goroutines.Go(func() {
 		defer cancel()
-		d, by := decidePermission(ctx, s.job.Decide, p)
+		d, by := decidePermission(ctx, decide, p)
 		// The session's own end is what ends this, not the question's.
 		_ = s.doInLoop(context.WithoutCancel(ctx), func() error { return s.applyDecision(q, d, by) })
 	})

@@ -129,9 +129,9 @@ func runParallel(n, most int, f func(int) error) error {
 // probeSandbox returns whether commands run as root, their directory and their
 // PATH. A sandbox without a shell reports only root; the others have defaults.
 func probeSandbox(ctx context.Context, sb atoll.Sandbox) (root bool, dir, programs string, err error) {
-	exit, err := sb.Exec(ctx, atoll.Cmd{Args: []string{"sh", "-c", `id -u; pwd; printf '%s\n' "$PATH"`}})
+	exit, err := sb.Exec(ctx, atoll.Cmd{Internal: true, Args: []string{"sh", "-c", `id -u; pwd; printf '%s\n' "$PATH"`}})
 	if err == nil && exit.Code != 0 {
-		exit, err = sb.Exec(ctx, atoll.Cmd{Args: []string{"id", "-u"}})
+		exit, err = sb.Exec(ctx, atoll.Cmd{Internal: true, Args: []string{"id", "-u"}})
 	}
 	if err != nil {
 		return false, "", "", err

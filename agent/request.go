@@ -21,8 +21,12 @@ type Request struct {
 	// Sandbox is an existing sandbox to work in; it remains. Empty: a new one is
 	// created from Config, and removed when the turn has ended.
 	Sandbox   string        `json:"sandbox,omitempty"`
+	Dir       string        `json:"dir,omitempty"` // of the existing sandbox, absolute, to work in; empty: its own
 	Config    *atoll.Config `json:"config,omitempty"`
 	Workspace string        `json:"workspace,omitempty"` // empty: the chat's own
+
+	// Labels are stored with the session of the chat, for those who list sessions.
+	Labels map[string]string `json:"labels,omitempty"`
 
 	Budget  Budget        `json:"budget,omitzero"`
 	Timeout time.Duration `json:"timeout,omitempty"` // nanoseconds; 0: the server's
@@ -73,6 +77,7 @@ type AssistantInfo struct {
 	Skills      []string `json:"skills,omitempty"`
 	Tools       []string `json:"tools,omitempty"` // SERVER or SERVER.TOOL
 	Hooks       []string `json:"hooks,omitempty"`
+	Problem     string   `json:"problem,omitempty"` // why it is not what its files describe: a former version serves, or skills are missing
 	Created     int64    `json:"created,omitempty"` // time of the last change of its directory, in seconds since 1970
 }
 

@@ -16,7 +16,7 @@ var ErrSessionLost = errors.New("the server ended during the turn, and the next 
 
 // ResumeSession continues the session of a process that has ended or has left it, from its Job.Journal. The
 // job must be as that of [StartSession], but for its Turn, which is the journal's. The recorded output is
-// handled again, so that Job.Emit receives every event of the session from the first one on.
+// handled again, so that Job.Emit receives every event of the last prompt from the first one on.
 //
 // It returns ErrSessionLost if the journal is incomplete or the sandbox was removed, and ErrUnsupported for a sandbox that is no
 // atoll.CommandResumer. That the agent's process does not exist any more is an Outcome: Crashed.
@@ -25,7 +25,7 @@ func ResumeSession(ctx context.Context, j Job) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.Turn = start.Turn
+	j.Turn, j.Once = start.Turn, !start.Several
 	if err := j.checkAndFillDefaults(); err != nil {
 		return nil, err
 	}
@@ -41,11 +41,19 @@ func ResumeSession(ctx context.Context, j Job) (*Session, error) {
 		}
 		return nil, err
 	}
-	if s.journal, err = openJournal(j.Journal); err != nil {
+	if s.journal, err = openJournal(j.Journal, start); err != nil {
 		s.services.close()
 		return nil, err
 	}
 	s.replay, s.resumes = inputs, true
+	for _, in := range inputs {
+		if in.Prompt != nil {
+			s.promptsToReplay++
+		}
+	}
+	if s.promptsToReplay > 0 {
+		s.last = &promptRun{startedAt: time.Now(), done: make(chan struct{})}
+	}
 	s.stdin.add(start.Stdin)
 	s.conversation = j.Agent.NewConversation(&s.job.Turn, start.Environment)
 	s.runProcess(ctx, atoll.Cmd{ID: start.Process, Args: []string{j.Agent.Name()}, Timeout: -1}, func(run context.Context, cmd atoll.Cmd, out *lineWriter) (atoll.Exit, error) {
@@ -145,6 +153,17 @@ func (s *Session) replayInputs() {
 			if q := s.findPending(in.ID); q != nil {
 				s.resolvePermission(q, *in.Decision, in.By)
 			}
+		case in.Prompt != nil:
+			s.promptsToReplay--
+			p := &promptRun{startedAt: time.Now(), done: make(chan struct{})}
+			if s.promptsToReplay == 0 {
+				p = s.lastRecorded()
+			}
+			if s.promptRunning() {
+				s.kill(errBroken) // the output is not the recorded one
+				return
+			}
+			_ = s.beginPrompt(p, in) // the prompt was accepted when it was recorded
 		}
 		s.checkResult()
 	}

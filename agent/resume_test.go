@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -376,8 +377,147 @@ func TestResumeWithoutJournal(t *testing.T) {
 	if _, err := agent.ResumeSession(t.Context(), job); err == nil || errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("with a broken journal: %v", err)
 	}
-	job.Once = false
-	if _, err := agent.StartSession(t.Context(), job); !errors.Is(err, atoll.ErrInvalid) {
-		t.Errorf("a journal of a session of several prompts: %v", err)
+}
+
+// newConversing returns a job whose program answers many prompts, each with two texts and a result, and asks for a permission in between.
+func newConversing(t *testing.T) agent.Job {
+	t.Helper()
+	s, job := newResumable(t)
+	s.program = func(p *keptProcess) int {
+		in := bufio.NewReader(p)
+		for {
+			prompt, err := in.ReadString('\n')
+			if err != nil {
+				return 0
+			}
+			fmt.Fprintf(p, "{\"text\":%q}\n{\"ask\":\"may I\"}\n", prompt)
+			answer, err := in.ReadString('\n')
+			if err != nil {
+				return 1
+			}
+			fmt.Fprintf(p, "{\"text\":%q}\n{\"result\":%q}\n", answer, "did "+prompt)
+		}
 	}
+	job.Once, job.Agent = false, fakeAgent{features: allFeatures()}
+	return job
+}
+
+// TestResumeSeveralPrompts leaves a session of three prompts after each event of the last two, continues it, and expects the events of
+// that prompt alone, as without that.
+func TestResumeSeveralPrompts(t *testing.T) {
+	run := func(t *testing.T, prompt, leaveAfter int) (again []string, result agent.Result) {
+		t.Helper()
+		job := newConversing(t)
+		var told []string
+		left := make(chan struct{})
+		var s *agent.Session
+		emit := func(e agent.Event) {
+			if told = append(told, formatEvent(e)); len(told) == leaveAfter {
+				s.Leave()
+				close(left)
+			}
+		}
+		job.Decide = func(context.Context, agent.Permission) (agent.Decision, error) {
+			return agent.Decision{Allow: true}, nil
+		}
+		job.Turn.ID = "turn0"
+		dir := filepath.Dir(job.Journal)
+		s, err := agent.StartSession(t.Context(), job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := 1; n <= prompt; n++ {
+			if _, err := s.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.RemoveAll(job.Journal); err != nil { // the turn has ended
+				t.Fatal(err)
+			}
+			job.Journal = filepath.Join(dir, fmt.Sprint("journal", n))
+			next := agent.NextPrompt{Prompt: agent.Text(fmt.Sprint("prompt ", n)), Turn: fmt.Sprint("turn", n), Journal: job.Journal}
+			if n == prompt {
+				next.Emit = emit
+			}
+			if err := s.StartPrompt(t.Context(), next); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if leaveAfter > 0 {
+			<-left
+		}
+		result, err = s.Wait(t.Context())
+		if err = errors.Join(err, s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if leaveAfter == 0 {
+			return told, result
+		}
+		job.Turn = agent.Turn{}
+		job.Emit = func(e agent.Event) {
+			if again = append(again, formatEvent(e)); e.Turn != fmt.Sprint("turn", prompt) {
+				t.Errorf("an event of %s: %+v", e.Turn, e)
+			}
+		}
+		s, err = agent.ResumeSession(t.Context(), job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result, err = s.Wait(t.Context())
+		if err = errors.Join(err, s.Close()); err != nil {
+			t.Fatal(err)
+		}
+		return again, result
+	}
+	for prompt := 1; prompt <= 2; prompt++ {
+		want, end := run(t, prompt, 0)
+		if len(want) != 5 || end.Outcome != agent.OK || !strings.Contains(end.Text, fmt.Sprint("prompt ", prompt)) {
+			t.Fatalf("prompt %d: %q, %+v", prompt, want, end)
+		}
+		for n := 1; n < len(want); n++ {
+			again, res := run(t, prompt, n)
+			if !slices.Equal(again, want) || res.Text != end.Text || res.Outcome != end.Outcome {
+				t.Errorf("prompt %d, left after %d events, continued:\n%q %+v\nwant\n%q", prompt, n, again, res, want)
+			}
+		}
+	}
+}
+
+// TestResumePromptOfLostProcess continues a session of several prompts whose process is gone: the last prompt crashes, and no earlier
+// result is taken for its own.
+func TestResumePromptOfLostProcess(t *testing.T) {
+	job := newConversing(t)
+	job.Decide = func(context.Context, agent.Permission) (agent.Decision, error) {
+		return agent.Decision{Allow: true}, nil
+	}
+	s, err := agent.StartSession(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StartPrompt(t.Context(), agent.NextPrompt{Prompt: agent.Text("again"), Turn: "second", Emit: func(e agent.Event) {
+		if e.Type == agent.TextDelta {
+			s.Leave()
+		}
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Ended()
+	_ = s.Close()
+	box := job.Sandbox.(*resumableSandbox)
+	box.mu.Lock()
+	clear(box.kept)
+	box.mu.Unlock()
+	var last agent.Event
+	job.Emit = func(e agent.Event) { last = e }
+	s, err = agent.ResumeSession(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Wait(t.Context())
+	if err != nil || r.Outcome != agent.Crashed || last.Type != agent.Finished || last.Turn != "second" {
+		t.Errorf("the result is %+v, %v; the last event %+v", r, err, last)
+	}
+	_ = s.Close()
 }

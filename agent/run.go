@@ -30,9 +30,9 @@ type Job struct {
 
 	// Journal is a directory of the host in which the session stores what another
 	// process needs to continue it by [ResumeSession]; the caller removes it. It
-	// requires Once and a sandbox that is an atoll.CommandResumer. A context whose
-	// cause is atoll.ErrLeft leaves the agent to the next process. Empty: the agent
-	// ends with this process.
+	// requires a sandbox that is an atoll.CommandResumer. A context whose cause is
+	// atoll.ErrLeft, or [Session.Leave], leaves the agent to the next process. Empty:
+	// the agent ends with this process.
 	Journal string
 
 	// Path are directories inside that are searched for programs before the
@@ -125,9 +125,6 @@ func (j *Job) checkAndFillDefaults() error {
 	}
 	if j.Tools != nil && j.ToolProgram == "" {
 		bad("Tools requires ToolProgram, the program that connects to them")
-	}
-	if j.Journal != "" && !j.Once {
-		bad("Journal requires Once: a session of several prompts can't be continued")
 	}
 	setDefault(&j.State, defaultState)
 	setDefault(&j.Timeout, defaultTimeout)

@@ -34,7 +34,11 @@ type Session struct {
 	lineNum int64          // lines of output that were handled
 	replay  []sessionInput // recorded inputs that the Conversation was not told yet
 	resumes bool           // the recorded output is being handled again
-	left    atomic.Bool    // the process is left to another host
+	started *Event         // the last event of type Started
+
+	promptsToReplay int // recorded prompts that the Conversation was not told yet; events before the last of them are not emitted again
+
+	left atomic.Bool // the process is left to another host
 
 	stderr     tail             // end of the process's standard error
 	stdin      *input           // standard input of the process
@@ -53,6 +57,7 @@ type Session struct {
 
 	mu       sync.Mutex
 	current  *promptRun  // guarded by mu: the running prompt, or the last one
+	last     *promptRun  // guarded by mu: the last recorded prompt, until it is current; nil otherwise
 	answer   ModelAnswer // guarded by mu: the last one in this prompt
 	watchdog watchdog    // guarded by mu
 }
@@ -92,7 +97,7 @@ func StartSession(ctx context.Context, j Job) (*Session, error) {
 	s := newSession(j)
 	cmd, start, err := s.prepareSandbox(ctx)
 	if err == nil && j.Journal != "" {
-		start.Process = "agent_" + strings.ToLower(rand.Text())
+		start.Process, start.Several = "agent_"+strings.ToLower(rand.Text()), s.multiTurn
 		cmd.ID = start.Process
 		if s.journal, err = createJournal(j.Journal, start); err != nil {
 			err = fmt.Errorf("the journal of the session: %w", err)
@@ -117,7 +122,7 @@ func newSession(j Job) *Session {
 		lines: make(chan line), calls: make(chan func()), interrupts: make(chan struct{}, 1),
 		exited: make(chan processExit, 1), closed: make(chan struct{}), signals: make(chan string, 1),
 	}
-	s.multiTurn = !j.Once && s.features.Turns
+	s.multiTurn = !j.Once && s.features.AcceptsPrompts(&j.Turn)
 	s.current = &promptRun{startedAt: s.startedAt, done: make(chan struct{})}
 	s.services = &services{onActivity: s.noteActivity, onModelAnswer: s.recordAnswer, open: make(map[io.Closer]bool)}
 	return s
@@ -151,12 +156,21 @@ func (s *Session) runProcess(ctx context.Context, cmd atoll.Cmd, exec func(conte
 
 // stopWithContext ends the session with its context, or leaves its process to the next one.
 func (s *Session) stopWithContext(ctx context.Context) {
-	if s.job.Journal != "" && errors.Is(context.Cause(ctx), atoll.ErrLeft) {
-		s.left.Store(true)
-		s.kill(atoll.ErrLeft)
+	if errors.Is(context.Cause(ctx), atoll.ErrLeft) && s.Leave() {
 		return
 	}
 	s.endSession(StopReasonOf(ctx))
+}
+
+// Leave leaves the agent to another process, which continues the session. It returns false, and does nothing, for a session without
+// a Job.Journal.
+func (s *Session) Leave() bool {
+	if s.job.Journal == "" {
+		return false
+	}
+	s.left.Store(true)
+	s.kill(atoll.ErrLeft)
+	return true
 }
 
 // execWithSignals runs a command, without signals if the driver does not support them.
@@ -199,12 +213,17 @@ func (s *Session) runLoop() {
 // the session's timers, services and goroutines.
 func (s *Session) finishSession(e processExit) {
 	s.stopWatchdog()
-	s.services.close() // before the result, so that its usage is complete
+	s.services.close()                   // before the result, so that its usage is complete
+	if p := s.lastRecorded(); p != nil { // the process has ended before its recorded output was handled
+		s.promptsToReplay = 0
+		s.setCurrent(p)
+	}
 	switch {
+	case !s.promptRunning():
 	case s.left.Load():
 		s.current.result = Result{Outcome: Aborted, Message: atoll.ErrLeft.Error()} // no event: the session goes on
 		close(s.current.done)
-	case s.promptRunning():
+	default:
 		s.finishPrompt(&e)
 	}
 	s.kill(nil) // releases its context and cancels Job.Decide
@@ -237,7 +256,7 @@ func (s *Session) checkResult() {
 		s.deferred = s.deferred[1:]
 		f()
 	}
-	if !s.promptRunning() {
+	if !s.promptRunning() || s.left.Load() {
 		return
 	}
 	settled := false
@@ -321,6 +340,9 @@ func (s *Session) doInLoop(ctx context.Context, f func() error) error {
 func (s *Session) Wait(ctx context.Context) (Result, error) {
 	s.mu.Lock()
 	p := s.current
+	if s.last != nil {
+		p = s.last
+	}
 	s.mu.Unlock()
 	select {
 	case <-p.done:
@@ -333,41 +355,134 @@ func (s *Session) Wait(ctx context.Context) (Result, error) {
 // WasLeft reports whether the session goes on in another process: see Job.Journal.
 func (s *Session) WasLeft() bool { return s.left.Load() }
 
+// NextPrompt is a further prompt of a session.
+type NextPrompt struct {
+	Prompt []Content
+
+	// Turn is the Turn.ID of its events; empty: that of the last prompt.
+	Turn string
+
+	// Journal is the directory in which the session goes on with its journal, if it has a Job.Journal; the former one
+	// may be removed. Empty: it remains where it is.
+	Journal string
+
+	// Emit and Decide replace those of the Job. The first event is the last one of type Started. Nil: they remain.
+	Emit   func(Event)
+	Decide func(context.Context, Permission) (Decision, error)
+}
+
 // Prompt sends a further prompt, after the result of the last one. It returns
-// ErrUnsupported for agents without Features.Turns, and ErrState while a prompt runs.
+// ErrUnsupported for agents that accept one prompt, and ErrState while a prompt runs.
 func (s *Session) Prompt(ctx context.Context, p []Content) error {
+	return s.StartPrompt(ctx, NextPrompt{Prompt: p})
+}
+
+// StartPrompt is Prompt with more options.
+func (s *Session) StartPrompt(ctx context.Context, next NextPrompt) error {
 	switch {
 	case !s.multiTurn:
 		return fmt.Errorf("%w: %s accepts one prompt", atoll.ErrUnsupported, s.job.Agent.Name())
-	case len(p) == 0:
+	case len(next.Prompt) == 0:
 		return fmt.Errorf("%w: the prompt is empty", atoll.ErrInvalid)
 	case s.promptRunning():
 		return errBusy
 	}
-	p = slices.Clone(p)
-	if err := placeAttachments(ctx, s.job.Sandbox, s.job.Dir, p); err != nil {
+	in := sessionInput{Prompt: slices.Clone(next.Prompt), Turn: next.Turn}
+	if err := placeAttachments(ctx, s.job.Sandbox, s.job.Dir, in.Prompt); err != nil {
 		return err
 	}
 	return s.doInLoop(ctx, func() error {
 		if s.promptRunning() {
 			return errBusy
 		}
-		s.mu.Lock()
+		if err := s.recordPrompt(in, next.Journal); err != nil {
+			return err
+		}
+		if next.Emit != nil {
+			s.job.Emit = next.Emit
+		}
+		if next.Decide != nil {
+			s.job.Decide = next.Decide
+		}
 		last := s.current
-		s.current = &promptRun{startedAt: time.Now(), done: make(chan struct{})}
-		s.answer = ModelAnswer{}
-		s.startPromptTimers()
-		s.mu.Unlock()
-		err := s.conversation.Prompt(exchange{s}, p)
+		err := s.beginPrompt(&promptRun{startedAt: time.Now(), done: make(chan struct{})}, in)
 		if err != nil {
+			s.setCurrent(last)
 			s.mu.Lock()
-			s.current = last
 			s.watchdog.stopPromptTimers()
 			s.mu.Unlock()
 		}
 		return err
 	})
 }
+
+// recordPrompt records a prompt in the journal, if there is one, and moves that to a directory, if one is named.
+func (s *Session) recordPrompt(in sessionInput, dir string) error {
+	if s.journal == nil || dir == "" {
+		return s.recordInput(in)
+	}
+	in.After = s.lineNum
+	if err := s.journal.moveTo(dir, in); err != nil {
+		return fmt.Errorf("the journal of the session: %w", err)
+	}
+	return nil
+}
+
+// beginPrompt sends a further prompt to the agent, in the loop.
+func (s *Session) beginPrompt(p *promptRun, in sessionInput) error {
+	s.mu.Lock()
+	s.current, s.answer, s.last = p, ModelAnswer{}, s.lastUnless(p)
+	s.startPromptTimers()
+	s.mu.Unlock()
+	if in.Turn != "" {
+		s.job.Turn.ID = in.Turn
+		if s.started != nil {
+			s.emitEvent(*s.started)
+		}
+	}
+	err := errBroken
+	s.callConversation(func() { err = s.conversation.Prompt(exchange{s}, in.Prompt) })
+	return err
+}
+
+// setCurrent makes a prompt the current one.
+func (s *Session) setCurrent(p *promptRun) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current, s.last = p, s.lastUnless(p)
+}
+
+// lastUnless returns the last recorded prompt, or nil if that is p. The caller holds mu.
+func (s *Session) lastUnless(p *promptRun) *promptRun {
+	if s.last == p {
+		return nil
+	}
+	return s.last
+}
+
+// lastRecorded returns the last recorded prompt; nil: it is the current one, or there is none.
+func (s *Session) lastRecorded() *promptRun {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.last
+}
+
+// AcceptsPrompt reports whether the session would accept a further prompt now: its process runs, has its result, and has not written
+// more than a process that continues the session should read.
+func (s *Session) AcceptsPrompt() bool {
+	select {
+	case <-s.killed:
+		return false
+	default:
+	}
+	return s.multiTurn && !s.promptRunning() && !s.isEnding() && (s.journal == nil || s.journal.isShort())
+}
+
+// Ended returns a channel that is closed when the session's process and services have ended.
+func (s *Session) Ended() <-chan struct{} { return s.closed }
+
+// Stop stops the agent's work for the prompt for a reason, as Interrupt does.
+func (s *Session) Stop(why StopReason) { s.stopPrompt(why) }
 
 // Interrupt stops the agent's work for the prompt; its result is Aborted. An agent
 // that does not support interrupts is killed.

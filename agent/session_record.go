@@ -31,6 +31,8 @@ type SessionRecord struct {
 	Sandbox   string      `json:"sandbox,omitempty"` // of the running turn
 	Workspace string      `json:"workspace,omitempty"`
 
+	Labels map[string]string `json:"labels,omitempty"` // of the last request
+
 	// Session is the agent's own id of the conversation, as soon as the agent has reported it.
 	Session string `json:"session,omitempty"`
 
@@ -45,6 +47,8 @@ type SessionRecord struct {
 	Outcome Outcome `json:"outcome,omitempty"` // of the last turn; empty: it runs
 	Code    string  `json:"code,omitempty"`    // cause of its failure
 	Message string  `json:"message,omitempty"`
+
+	Text string `json:"text,omitempty"` // the agent's last message, its first 2,000 bytes
 
 	Started time.Time `json:"started"` // of the first turn
 	Updated time.Time `json:"updated"`

@@ -577,17 +577,17 @@ func checkKilledDisk(k *killSuite, t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), killTimeout)
 	defer cancel()
 	sb, err := k.d.Create(ctx, atoll.Spec{VM: &atoll.VM{Disk: killedName}})
-	requireNoError(t, "create a sandbox with the kept disk", err)
+	requireNoError(t, "create a sandbox with the persistent disk", err)
 	if got := k.readMarker(t, sb); got != oldMarker {
-		t.Errorf("the kept disk has the %q files", got)
+		t.Errorf("the persistent disk has the %q files", got)
 	}
-	requireNoError(t, "destroy the sandbox with the kept disk", sb.Destroy(ctx))
+	requireNoError(t, "destroy the sandbox with the persistent disk", sb.Destroy(ctx))
 	if !k.removeKilledDisk(t) {
 		t.Error("the disk is lost")
 	}
 }
 
-// removeKilledDisk removes the kept disk, and reports whether it existed.
+// removeKilledDisk removes the persistent disk, and reports whether it existed.
 func (k *killSuite) removeKilledDisk(t *testing.T) bool {
 	t.Helper()
 	disks := k.d.(atoll.DiskStore)

@@ -207,16 +207,17 @@ func listenPortZeroReportsPort(e *env) {
 		}
 		seen[port] = true
 	}
-	e.listen(sb, "tcp", "127.0.0.1:45123")
-	e.listen(e.newSandbox(), "tcp", "127.0.0.1:45123") // another sandbox's port
+	e.listen(sb, "tcp", "127.0.0.1:20123")
+	e.listen(e.newSandbox(), "tcp", "127.0.0.1:20123") // another sandbox's port
 }
 
+// The ports are below those that the kernel gives to clients, which stay taken for a minute after a connection.
 func listenTakenIsExists(e *env) {
 	if !e.hasListen() {
 		return
 	}
 	sb := e.useSandbox()
-	for _, at := range [][2]string{{"tcp", "127.0.0.1:45124"}, {"unix", "/tmp/taken.sock"}} {
+	for _, at := range [][2]string{{"tcp", "127.0.0.1:20124"}, {"unix", "/tmp/taken.sock"}} {
 		e.listen(sb, at[0], at[1])
 		_, err := atoll.Listen(e.newContext(), sb, at[0], at[1])
 		e.wantError(err, atoll.ErrExists, "Listen at "+at[1]+", which is taken")
@@ -257,7 +258,7 @@ func listenEndsWithClose(e *env) {
 		return
 	}
 	sb := e.useSandbox()
-	for _, at := range [][2]string{{"tcp", "127.0.0.1:45125"}, {"unix", "/tmp/closed.sock"}} {
+	for _, at := range [][2]string{{"tcp", "127.0.0.1:20125"}, {"unix", "/tmp/closed.sock"}} {
 		l := e.listen(sb, at[0], at[1])
 		program := e.dial(sb, l.Addr())
 		host, err := l.Accept()

@@ -47,35 +47,43 @@ func excusableLaws() []string {
 // declare in [atoll.Features].Lacks, with a reason, that it lacks a law: for
 // some laws Run then requires a refusal with [atoll.ErrUnsupported], a few
 // others it skips, and for the rest it fails.
-func Run(t *testing.T, d atoll.Driver) {
+func Run(t *testing.T, d atoll.Driver) { RunLaws(t, d, Laws()...) }
+
+// Laws returns the names of all laws, in the order in which Run checks them.
+func Laws() []string {
+	var names []string
+	for _, l := range allLaws() {
+		names = append(names, l.name)
+	}
+	return names
+}
+
+// RunLaws checks the named laws as [Run] checks all. It is for a second
+// configuration of a driver, such as another kind of connection, where Run has
+// checked the first. A name that is not a law fails the test.
+func RunLaws(t *testing.T, d atoll.Driver, names ...string) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	features, err := d.Probe(ctx)
 	cancel()
 	if err != nil {
 		t.Fatalf("Probe: %v", err)
 	}
-	known := make(map[string]bool)
-	shared := &sharedSandbox{}
+	laws := make(map[string]law)
 	for _, l := range allLaws() {
-		known[l.name] = true
-		t.Run(l.name, func(t *testing.T) {
-			e := &env{T: t, driver: d, features: features, shared: shared}
-			if reason, ok := features.Lacks[l.name]; ok {
-				switch {
-				case slices.Contains(excusableLaws(), l.name):
-					t.Skipf("the driver declares that it lacks this law: %s", reason)
-				case !slices.Contains(refusableLaws(), l.name):
-					t.Fatalf("the driver declares that it lacks this law, which no driver may lack: %s", reason)
-				}
-				t.Logf("the driver declares that it lacks this law: %s", reason)
-				e.lacks = true
-			}
-			l.test(e)
-		})
+		laws[l.name] = l
+	}
+	shared := &sharedSandbox{}
+	for _, name := range names {
+		l, ok := laws[name]
+		if !ok {
+			t.Errorf("%q is not a law of the suite", name)
+			continue
+		}
+		t.Run(name, func(t *testing.T) { l.check(&env{T: t, driver: d, features: features, shared: shared}) })
 	}
 	shared.destroy(t)
 	for name, reason := range features.Lacks {
-		if !known[name] {
+		if _, ok := laws[name]; !ok {
 			t.Errorf("Features.Lacks names %q, which is not a law of the suite", name)
 		}
 		if reason == "" {
@@ -83,6 +91,22 @@ func Run(t *testing.T, d atoll.Driver) {
 		}
 	}
 	checkLeftovers(t, d)
+}
+
+// check runs the law's test, or skips it where a driver may lack the law and
+// declares that it does.
+func (l law) check(e *env) {
+	if reason, ok := e.features.Lacks[l.name]; ok {
+		switch {
+		case slices.Contains(excusableLaws(), l.name):
+			e.Skipf("the driver declares that it lacks this law: %s", reason)
+		case !slices.Contains(refusableLaws(), l.name):
+			e.Fatalf("the driver declares that it lacks this law, which no driver may lack: %s", reason)
+		}
+		e.Logf("the driver declares that it lacks this law: %s", reason)
+		e.lacks = true
+	}
+	l.test(e)
 }
 
 // checkLeftovers fails if sandboxes of the suite still exist.

@@ -65,7 +65,7 @@ func (e *env) start(sb atoll.Sandbox, cmd atoll.Cmd) *runningCommand {
 	r, w := io.Pipe()
 	run := &runningCommand{e: e, out: newOutputBuffer(), in: w, done: make(chan struct{})}
 	cmd.Stdin, cmd.Stdout = r, run.out
-	if cmd.TTY == nil {
+	if cmd.TTY == nil && cmd.Stderr == nil {
 		cmd.Stderr = run.out
 	}
 	ctx := e.newContext()

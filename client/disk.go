@@ -9,12 +9,12 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Disks returns the caller's kept disks in the order of names.
+// Disks returns the caller's persistent disks in the order of names.
 func (c *Client) Disks(ctx context.Context) ([]atoll.Disk, error) {
 	return getList[atoll.Disk](ctx, c, call{op: "disks", path: "/v1/disks"})
 }
 
-// RemoveDisk removes a kept disk and its data. A disk that a sandbox uses is
+// RemoveDisk removes a persistent disk and its data. A disk that a sandbox uses is
 // ErrState.
 func (c *Client) RemoveDisk(ctx context.Context, name string) error {
 	return c.getJSON(ctx, call{op: "disk remove", id: name, method: http.MethodDelete, path: "/v1/disks/" + escapeSegment(name)}, nil)

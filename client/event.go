@@ -15,7 +15,7 @@ type EventFilter struct {
 	Since     time.Time // only those not older
 	Types     []string  // "sandbox.running", "sandbox.*"
 	Object    string    // of one sandbox (id or name) or workspace
-	AllOwners bool      // needs ScopeAdmin
+	AllOwners bool      // needs ScopeOperate
 }
 
 func (f EventFilter) values() url.Values {

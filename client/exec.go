@@ -36,13 +36,18 @@ func (s *Sandbox) Exec(ctx context.Context, cmd atoll.Cmd) (atoll.Exit, error) {
 		return atoll.Exit{}, k.wrapError(contextError(ctx))
 	}
 	w := wire.CommandOf(&cmd)
-	w.Process = newProcessID()
+	if w.Process = cmd.ID; w.Process == "" {
+		w.Process = newProcessID()
+	}
 	w.Keep = s.Has((*atoll.CommandResumer)(nil))
 	stdin, ok := inlineInput(cmd, w)
 	if !ok {
 		return s.execStream(ctx, k, cmd, w)
 	}
 	w.Stdin = stdin
+	if cmd.ID != "" && w.Keep {
+		return s.execStream(ctx, k, cmd, w) // its caller may leave it
+	}
 	exit, err := s.execOnce(ctx, k, w)
 	var lost *lostError
 	if !errors.As(err, &lost) || ctx.Err() != nil {

@@ -46,9 +46,16 @@ func (s *Sandbox) StartProcess(ctx context.Context, id string, cmd atoll.Cmd) (a
 }
 
 // Processes returns the running commands and those that exited recently, oldest
-// first.
+// first, without those of atoll itself.
 func (s *Sandbox) Processes(ctx context.Context) ([]atoll.Process, error) {
 	return getList[atoll.Process](ctx, s.c, s.newCall("list processes", "", "/processes"))
+}
+
+// AllProcesses returns what Processes returns, with the commands of atoll itself.
+func (s *Sandbox) AllProcesses(ctx context.Context) ([]atoll.Process, error) {
+	k := s.newCall("list processes", "", "/processes")
+	k.query = url.Values{"internal": {"true"}}
+	return getList[atoll.Process](ctx, s.c, k)
 }
 
 // Process returns one command.

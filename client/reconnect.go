@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -99,8 +100,79 @@ func (st *stream) continueInput(received int64) error {
 	return nil
 }
 
+var _ atoll.CommandResumer = (*Sandbox)(nil)
+
+// ResumeExec continues a command of Exec that had an ID; see [atoll.CommandResumer].
+func (s *Sandbox) ResumeExec(ctx context.Context, streams atoll.Cmd, from atoll.Resumption) (atoll.Exit, error) {
+	k := s.newCall("exec", "", "/exec")
+	switch {
+	case streams.ID == "":
+		return atoll.Exit{}, k.wrapError(fmt.Errorf("%w: ID is empty: it must be that of the command to continue", atoll.ErrInvalid))
+	case ctx.Err() != nil:
+		return atoll.Exit{}, k.wrapError(contextError(ctx))
+	}
+	if d := streams.Timeout; d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, d, fmt.Errorf("%w after %v", atoll.ErrTimeout, d))
+		defer cancel()
+	}
+	w := wire.CommandOf(&streams)
+	w.Process, w.Keep, w.Timeout = streams.ID, true, 0
+	k.query = windowQuery()
+	streams.Stdin = nil // until the server says where it continues
+	st := s.newCommandStream(k, nil, streams, w)
+	st.received = wire.Received{Stdout: from.Stdout, Stderr: from.Stderr}
+	st.openInput = from.Stdin
+	return st.resumeToEnd(ctx, errNotOpened)
+}
+
+// hideMissing makes the server's error that a command can't be continued, since it is not there any more, one of a lost
+// connection: it says nothing about the sandbox.
+func hideMissing(err error) error {
+	var e *atoll.Error
+	if !errors.As(err, &e) || e.Op != wire.OpResumeExec || !errors.Is(err, atoll.ErrNotFound) {
+		return err
+	}
+	return &atoll.Error{Op: "exec", ID: e.ID, Err: fmt.Errorf("%w: the connection was lost, and the command can't be continued: %v", atoll.ErrUnavailable, e.Err)} //nolint:errorlint // see above
+}
+
+// errNotOpened is the first reason to open a connection of a command of another process.
+var errNotOpened = fmt.Errorf("%w: the command is not connected yet", atoll.ErrUnavailable)
+
+// hasInput reports whether the client sends standard input, now or later.
+func (st *stream) hasInput() bool { return st.cmd.Stdin != nil || st.openInput != nil }
+
+// takeInputPosition handles the number of bytes of standard input that the command has received.
+func (st *stream) takeInputPosition(received int64) error {
+	open := st.openInput
+	switch {
+	case !st.hasInput():
+		return nil
+	case open == nil:
+		return st.continueInput(received)
+	}
+	st.openInput = nil // another connection continues what is sent from here on
+	in, err := open(received)
+	if err != nil {
+		go st.cancelCommand(err)
+		return nil
+	}
+	st.mu.Lock()
+	st.cmd.Stdin = in
+	if in == nil {
+		st.cmd.Stdin = strings.NewReader("")
+	}
+	st.input = sentInput{total: received}
+	st.mu.Unlock()
+	go st.sendInput()
+	return nil
+}
+
 // countReceived counts output. Only readMessages calls it.
 func (st *stream) countReceived(kind wire.Stream, n int) {
+	if st.received.Stdout < 0 { // how much was skipped is unknown
+		return
+	}
 	if kind == wire.Stderr {
 		st.received.Stderr += int64(n)
 	} else {
@@ -126,7 +198,7 @@ func (st *stream) reopenConn(lost error) error {
 		}
 		if err == nil || ctx.Err() == nil && !errors.Is(err, atoll.ErrUnavailable) {
 			st.endReopen()
-			if err != nil {
+			if err != nil && lost != errNotOpened { //nolint:errorlint // a value of this package
 				err = fmt.Errorf("%w; the command can't be continued: %v", lost, err) //nolint:errorlint // it says nothing about the sandbox
 			}
 			return err
@@ -181,7 +253,7 @@ func (st *stream) resumeCommand(ctx context.Context) error {
 	st.setConn(conn)
 	w := *st.kept
 	received := st.received
-	if err := st.sendControl(wire.ClientControl{Start: &w, Resume: &received, EOF: st.cmd.Stdin == nil}); err != nil {
+	if err := st.sendControl(wire.ClientControl{Start: &w, Resume: &received, EOF: !st.hasInput()}); err != nil {
 		return st.k.wrapError(st.c.transportError(ctx, err))
 	}
 	return st.awaitProcess(ctx, conn)

@@ -80,7 +80,7 @@ type Filter struct {
 	Labels    map[string]string
 	Name      string
 	All       bool // includes destroyed ones that the server still records
-	AllOwners bool // needs ScopeAdmin
+	AllOwners bool // needs ScopeOperate
 }
 
 // pageSize is the number of sandboxes that Sandboxes asks for at once.
@@ -265,10 +265,17 @@ func (s *Sandbox) Stats(ctx context.Context) (atoll.Stats, error) {
 	return stats, err
 }
 
-// History returns the newest commands, oldest first.
+// History returns the newest commands, oldest first, without those of atoll itself.
 func (s *Sandbox) History(ctx context.Context) ([]atoll.Result, error) {
 	k := s.newCall("history", "", "/history")
 	k.query = url.Values{"limit": {"1000"}}
+	return getList[atoll.Result](ctx, s.c, k)
+}
+
+// FullHistory returns what History returns, with the commands of atoll itself.
+func (s *Sandbox) FullHistory(ctx context.Context) ([]atoll.Result, error) {
+	k := s.newCall("history", "", "/history")
+	k.query = url.Values{"limit": {"1000"}, "internal": {"true"}}
 	return getList[atoll.Result](ctx, s.c, k)
 }
 

@@ -37,7 +37,8 @@ func (s *Sandbox) execStream(ctx context.Context, k call, cmd atoll.Cmd, w *wire
 		return atoll.Exit{}, err
 	}
 	st := s.newCommandStream(k, conn, cmd, w)
-	return st.runCommand(ctx, &wire.ClientControl{Start: w, EOF: cmd.Stdin == nil})
+	exit, err := st.runCommand(ctx, &wire.ClientControl{Start: w, EOF: cmd.Stdin == nil})
+	return exit, hideMissing(err)
 }
 
 // newCommandStream returns the stream of a command.
@@ -56,7 +57,12 @@ func (s *Sandbox) newCommandStream(k call, conn conn, cmd atoll.Cmd, w *wire.Com
 func (s *Sandbox) resumeExec(ctx context.Context, k call, cmd atoll.Cmd, w *wire.Command, lost error) (atoll.Exit, error) {
 	k.method, k.body, k.header, k.length = "", nil, nil, 0
 	k.query = windowQuery()
-	st := s.newCommandStream(k, nil, cmd, w)
+	exit, err := s.newCommandStream(k, nil, cmd, w).resumeToEnd(ctx, lost)
+	return exit, hideMissing(err)
+}
+
+// resumeToEnd opens the first connection of a command that was started on another one, or tries to, and continues it.
+func (st *stream) resumeToEnd(ctx context.Context, lost error) (atoll.Exit, error) {
 	st.ctx, st.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	unwatch := context.AfterFunc(ctx, func() { st.stop(contextError(ctx)) })
 	err := st.reopenConn(lost)
@@ -90,6 +96,8 @@ type stream struct {
 	sized    func(atoll.Size)
 	window   int  // of output
 	attached bool // the process continues without this stream
+
+	openInput func(received int64) (io.Reader, error) // of a command that another process started: its further input; nil: none, or it is open
 
 	ctx  context.Context //nolint:containedctx // of the connection
 	stop context.CancelCauseFunc
@@ -159,6 +167,10 @@ func (st *stream) runCommand(ctx context.Context, start *wire.ClientControl) (at
 	st.wg.Add(1)
 	unwatch := context.AfterFunc(ctx, func() {
 		defer st.wg.Done()
+		if st.kept != nil && errors.Is(context.Cause(ctx), atoll.ErrLeft) {
+			st.leaveCommand()
+			return
+		}
 		st.cancelCommand(contextError(ctx))
 	})
 	exit, err := st.readMessages()
@@ -281,7 +293,7 @@ func (st *stream) handleControl(payload []byte) (*wire.Exit, error) {
 		return nil, protocolError("control: %v", err)
 	}
 	if m.Input != nil {
-		return nil, st.continueInput(*m.Input)
+		return nil, st.takeInputPosition(*m.Input)
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -528,6 +540,16 @@ func (st *stream) cancelCommand(why error) {
 	_ = st.sendControl(wire.ClientControl{Cancel: true}) // readMessages returns the error
 	<-st.done
 	t.Stop()
+}
+
+// leaveCommand ends the stream of a command that goes on without it.
+func (st *stream) leaveCommand() {
+	st.mu.Lock()
+	if st.cause == nil && !st.over {
+		st.cause = atoll.ErrLeft
+	}
+	st.mu.Unlock()
+	st.stop(atoll.ErrLeft)
 }
 
 // sendControl sends a control message.

@@ -36,7 +36,7 @@ func (c *Client) RemoveWorkspace(ctx context.Context, name string) error {
 // PruneOptions configure Prune.
 type PruneOptions struct {
 	DryRun    bool
-	AllOwners bool // needs ScopeAdmin
+	AllOwners bool // needs ScopeOperate
 }
 
 // Prune removes the expired workspaces. With DryRun it only lists them.

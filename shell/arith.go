@@ -88,6 +88,7 @@ func (in *interp) arithMessage(err error) string {
 			expr, token = token[:n], token[:n]
 		}
 	}
+	expr, token = shorten(expr), shorten(token)
 	if token == "" {
 		return expr + ": " + e.Msg
 	}

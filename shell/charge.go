@@ -2,17 +2,35 @@ package shell
 
 import "strings"
 
-// The functions of this file charge what a shell holds besides its variables
-// to the memory limit: functions, aliases, positional parameters, traps,
-// history.
+// The functions of this file charge what a shell holds to the memory limit: the values of its variables,
+// functions, aliases, positional parameters, traps, history.
 
 // Bytes charged for an entry in addition to its text.
 const (
+	bytesPerVariable = 256
 	bytesPerFunction = 2048
 	bytesPerNode     = 310
 	bytesPerEntry    = 128
 	bytesPerSpec     = 320
 )
+
+// charge charges n more (or fewer) bytes of values.
+func (in *interp) charge(n int64) {
+	if in.p != nil && n > 0 {
+		in.p.Alloc(n)
+	} else if in.p != nil && n < 0 {
+		in.p.Free(-n)
+	}
+	in.chargedBytes += n
+}
+
+// stringCost returns the bytes charged for a string.
+func stringCost(s string) int64 {
+	if len(s) <= 16 {
+		return 0
+	}
+	return int64(len(s)+15) &^ 15
+}
 
 // memoryCost returns the bytes charged for a function: its tree and closures grow with the nodes of its
 // body, those of a word with braces more.

@@ -3,6 +3,7 @@ package shell
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
@@ -24,8 +25,26 @@ func (in *interp) messagePrefix() string {
 	return name + ": line " + strconv.Itoa(int(in.line)) + ": "
 }
 
+// maxQuoted limits the words in messages, in bytes. It is above the longest argument that Linux passes to
+// a program, 128 KiB.
+const maxQuoted = 256 << 10
+
+// shorten returns the beginning of a word that is too long for a message.
+func shorten(word string) string {
+	if len(word) <= maxQuoted {
+		return word
+	}
+	return word[:maxQuoted] + "..."
+}
+
 // errorf prints an error message with the prefix that bash prints.
 func (in *interp) errorf(format string, a ...any) {
+	for i, x := range a {
+		if word, ok := x.(string); ok && len(word) > maxQuoted {
+			a = slices.Clone(a)
+			a[i] = shorten(word)
+		}
+	}
 	in.writeStderr(in.messagePrefix() + fmt.Sprintf(format, a...) + "\n")
 }
 

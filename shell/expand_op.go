@@ -117,12 +117,12 @@ func (in *interp) substituteMatches(s string, p *pattern, op syntax.ParamOp, r r
 	switch op {
 	case syntax.ParamReplaceStart:
 		if n := p.matchPrefix(in, s, true); n >= 0 {
-			return string(r.appendTo(nil, s[:n])) + s[n:]
+			return in.replaceMatch(s, 0, n, r)
 		}
 		return s
 	case syntax.ParamReplaceEnd:
 		if n := p.matchSuffix(in, s, true); n >= 0 {
-			return s[:n] + string(r.appendTo(nil, s[n:]))
+			return in.replaceMatch(s, n, len(s), r)
 		}
 		return s
 	}
@@ -131,11 +131,19 @@ func (in *interp) substituteMatches(s string, p *pattern, op syntax.ParamOp, r r
 	}
 	if s == "" {
 		if p.matchAll(in, s) {
-			return string(r.appendTo(nil, s))
+			return in.replaceMatch(s, 0, 0, r)
 		}
 		return s
 	}
 	return in.replaceMatches(s, p, op == syntax.ParamReplaceAll, r)
+}
+
+// replaceMatch replaces one match, from start to end.
+func (in *interp) replaceMatch(s string, start, end int, r replacer) string {
+	b := in.growScratch(nil, len(s)-(end-start)+r.size(end-start))
+	b = append(b, s[:start]...)
+	b = r.appendTo(b, s[start:end])
+	return in.textOf(append(b, s[end:]...))
 }
 
 func (in *interp) replaceMatches(s string, p *pattern, all bool, r replacer) string {
@@ -226,7 +234,12 @@ func (in *interp) mapCase(s string, p *pattern, conv func(rune) rune, all bool) 
 		r, w := charAt(s, i, 0)
 		ch := s[i : i+w]
 		if r < rawByte && (!in.bytes || r < utf8.RuneSelf) && (p == nil || p.matchAll(in, ch)) {
-			b.WriteRune(conv(r))
+			r = conv(r)
+			if rest := len(s) - i - w; utf8.RuneLen(r) > w && b.Len()+utf8.RuneLen(r)+rest > b.Cap() {
+				in.chargeScratch(2 * b.Cap())
+				b.Grow(rest + len(s)) // at least half as much again: a letter has up to three bytes more
+			}
+			b.WriteRune(r)
 		} else {
 			b.WriteString(ch)
 		}
@@ -447,13 +460,30 @@ func (c *compiler) transformOp(e *syntax.ParamExp, get fetch) fetch {
 			}
 			return v
 		}
-		list := make([]string, len(v.list))
-		for i, s := range v.list {
-			list[i] = f(in, s)
-		}
-		v.list = list
+		v.list = in.mapList(v.list, func(s string) string { return f(in, s) }, true)
 		return v
 	}
+}
+
+// mapList returns the results of f for the texts of a list. If they are copies, it charges the small
+// ones, which f does not.
+func (in *interp) mapList(list []string, f func(string) string, copies bool) []string {
+	in.chargeScratch(stringSize * len(list))
+	out := make([]string, len(list))
+	small := 0
+	for i, s := range list {
+		out[i] = f(s)
+		n := len(out[i])
+		in.chargeWork(1 + n>>6)
+		if copies && n < minScratch {
+			small += n
+		}
+		if small >= minScratch {
+			in.chargeScratch(small)
+			small = 0
+		}
+	}
+	return out
 }
 
 func transformFunc(letter string) func(in *interp, s string) string {

@@ -418,6 +418,11 @@ func (c *compiler) compileOperation(e *syntax.ParamExp, get fetch) fetch {
 		return c.transformOp(e, get)
 	}
 	change := c.changeOp(e)
+	copies := true // not parts of the value
+	switch e.Op {
+	case syntax.ParamTrimPrefix, syntax.ParamTrimPrefixAll, syntax.ParamTrimSuffix, syntax.ParamTrimSuffixAll:
+		copies = false
+	}
 	return func(in *interp) value {
 		v := checked(in)
 		f := change(in)
@@ -427,12 +432,7 @@ func (c *compiler) compileOperation(e *syntax.ParamExp, get fetch) fetch {
 			}
 			return v
 		}
-		list := make([]string, len(v.list))
-		for i, s := range v.list {
-			in.chargeWork(1)
-			list[i] = f(s)
-		}
-		v.list = list
+		v.list = in.mapList(v.list, f, copies)
 		return v
 	}
 }

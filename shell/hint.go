@@ -12,14 +12,32 @@ const realDrivers = "a driver with real processes (namespace, docker, kubernetes
 // have; "" for other names.
 func hintForMissing(name string) string {
 	switch name {
-	case "python", "python2", "python3", "perl", "ruby", "php", "lua", "tclsh", "Rscript":
-		return name + " is not part of a virtual sandbox: use awk, sed, jq, bc or bash, or " + realDrivers
-	case "node", "nodejs", "deno", "bun", "ts-node", "tsx":
-		return name + " is not part of a virtual sandbox: use jq for JSON, awk or bash, or " + realDrivers
+	case "python", "python2", "python3", "ipython", "pytest", "ruby", "irb", "php", "lua", "luajit", "tclsh", "R", "Rscript", "julia", "ghc", "erl", "elixir", "swift", "kotlin", "scala":
+		return name + " is not part of a virtual sandbox: use awk, sed, jq, bc, sqlite3 or bash, or " + realDrivers
+	case "perl":
+		return name + " is not part of a virtual sandbox: use sed -E, awk, or grep -P, or " + realDrivers
+	case "ex":
+		return name + " is not part of a virtual sandbox: use ed -s, sed -i, patch or git apply"
+	case "ag", "ack", "locate":
+		return name + " is not part of a virtual sandbox: use rg, fd, or find"
+	case "merge", "vimdiff":
+		return name + " is not part of a virtual sandbox: use diff3 -m, sdiff, or git merge"
+	case "node", "nodejs", "js":
+		return name + " is part of sealed sandboxes only (--runtime sealed): use jq for JSON, awk or bash, or " + realDrivers
+	case "deno", "bun", "ts-node", "tsx", "qjs":
+		return name + " is not part of a virtual sandbox: sealed ones (--runtime sealed) have node; or use jq for JSON, awk, bash, or " + realDrivers
 	case "hg", "svn", "gh":
 		return name + " is not part of a virtual sandbox: use git for versions in the sandbox, or " + realDrivers
 	case "npm", "npx", "yarn", "pnpm", "pip", "pip3", "pipx", "uv", "poetry", "conda", "gem", "composer", "go", "cargo", "rustc", "java", "javac", "mvn", "gradle",
-		"gcc", "cc", "g++", "c++", "clang", "clang++", "ld", "cmake", "ninja", "tsc", "dotnet", "make":
+		"gcc", "cc", "g++", "c++", "clang", "clang++", "ld", "ar", "nm", "objdump", "gdb", "strace", "ltrace", "perf", "valgrind", "cmake", "ninja", "meson", "bazel", "tsc", "eslint", "prettier", "jest", "vite", "webpack", "black", "ruff", "flake8", "mypy", "pylint", "gofmt", "golangci-lint", "rustup", "rustfmt", "bundle", "mix", "corepack", "nvm", "pyenv", "virtualenv", "pipenv", "ant", "dotnet":
+		return name + " is not part of a virtual sandbox; use " + realDrivers
+	case "just", "task", "rake":
+		return name + " is not part of a virtual sandbox: use make, or run the commands of the task with bash"
+	case "ffmpeg", "convert", "magick", "identify", "pandoc", "pdftotext", "soffice", "latex", "pdflatex", "dot", "gnuplot", "tesseract", "exiftool":
+		return name + " is not part of a virtual sandbox; use " + realDrivers
+	case "gpg", "age", "pass":
+		return name + " is not part of a virtual sandbox, which holds no keys; sha256sum checks downloads"
+	case "aws", "gcloud", "az", "terraform", "ansible", "vercel", "heroku", "flyctl", "ssh-keygen", "ssh-add":
 		return name + " is not part of a virtual sandbox; use " + realDrivers
 	case "apt", "apt-get", "yum", "dnf", "apk", "brew", "dpkg", "rpm", "pacman", "snap":
 		return "packages can't be installed in a virtual sandbox; use " + realDrivers
@@ -27,15 +45,15 @@ func hintForMissing(name string) string {
 		return "this sandbox has only the user root: run the command without " + name
 	case "curl", "wget":
 		return "this sandbox has no network; hosts are allowed when it is created (--allow HOST)"
-	case "ssh", "scp", "sftp", "nc", "ncat", "netcat", "telnet", "ftp", "ping", "dig", "host", "nslookup", "rsync", "traceroute":
+	case "ssh", "scp", "sftp", "nc", "ncat", "netcat", "telnet", "ftp", "ping", "dig", "host", "nslookup", "rsync", "traceroute", "nmap", "socat", "whois", "http", "lynx", "w3m", "aria2c":
 		return "a virtual sandbox supports no network connections except those of curl and wget, if they are allowed"
 	case "ip", "ifconfig", "netstat", "ss", "lsof":
 		return "a virtual sandbox has no network interfaces and opens no ports; `ps' lists its processes"
 	case "vi", "vim", "nvim", "nano", "emacs", "pico", "top", "htop", "tmux", "screen":
 		return "full-screen programs are not available: edit with sed or a here-document (cat > FILE <<'END'), read with cat or head, list processes with ps"
-	case "systemctl", "service", "journalctl", "docker", "podman", "docker-compose", "kubectl", "helm", "mount", "umount", "modprobe", "insmod", "fdisk", "mkfs", "iptables", "crontab":
+	case "systemctl", "service", "journalctl", "dmesg", "free", "lscpu", "lsblk", "docker", "podman", "docker-compose", "kubectl", "helm", "mount", "umount", "modprobe", "insmod", "fdisk", "mkfs", "iptables", "crontab":
 		return name + " needs a real system; use a driver such as microvm"
-	case "sqlite3", "psql", "mysql", "redis-cli", "mongosh", "duckdb":
+	case "sqlite3", "sqlite", "psql", "pg_dump", "mysql", "mysqldump", "mongo", "redis-cli", "mongosh", "duckdb":
 		return name + " is not part of a virtual sandbox: use awk, join, sort or jq on text files, or " + realDrivers
 	}
 	return ""

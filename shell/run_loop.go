@@ -3,6 +3,7 @@ package shell
 import (
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/atoll-sandbox/atoll/shell/syntax"
 )
@@ -320,7 +321,7 @@ func (in *interp) readChoice(list []string, show bool) (choice string, again, ok
 				cols = n
 			}
 		}
-		in.writeStderr(formatMenu(list, cols))
+		in.writeMenu(list, cols)
 	}
 	ps3, set := in.get("PS3")
 	if !set {
@@ -365,11 +366,13 @@ func (in *interp) readLine() (line string, ok bool) {
 	}
 }
 
-// formatMenu lays out the choices of select in columns, as bash does.
-func formatMenu(list []string, width int) string {
+// writeMenu prints the choices of select in columns, as bash does, in parts: columns are as wide as the
+// longest choice, so all of it may need much more memory than the choices.
+func (in *interp) writeMenu(list []string, width int) {
 	longest := 0
 	for _, w := range list {
-		longest = max(longest, len([]rune(w)))
+		in.p.Tick(1 + len(w)>>6)
+		longest = max(longest, utf8.RuneCountInString(w))
 	}
 	digits := len(strconv.Itoa(len(list)))
 	cell := longest + digits + 2
@@ -391,13 +394,18 @@ func formatMenu(list []string, width int) string {
 			}
 			b.WriteString(padLeft(strconv.Itoa(i+1), width) + ") " + list[i])
 			if col < cols-1 && i+rows < len(list) {
-				fillColumns(&b, at+width+2+len([]rune(list[i])), at+cell+2)
+				fillColumns(&b, at+width+2+utf8.RuneCountInString(list[i]), at+cell+2)
 			}
 			at += cell + 2
+			in.p.Tick(1 + cell>>6)
+			if b.Len() >= 32<<10 {
+				in.writeStderr(b.String())
+				b.Reset()
+			}
 		}
 		b.WriteByte('\n')
 	}
-	return b.String()
+	in.writeStderr(b.String())
 }
 
 // padLeft pads s with spaces on the left to n bytes.

@@ -121,9 +121,12 @@ func (in *interp) substText(b []byte) string {
 	return string(b)
 }
 
+// minScratch is the size of the smallest text that chargeScratch charges, in bytes.
+const minScratch = 4096
+
 // chargeScratch charges text that lives until the end of the command.
 func (in *interp) chargeScratch(n int) {
-	if n >= 4096 {
+	if n >= minScratch {
 		in.p.Alloc(int64(n))
 		in.scratchBytes += int64(n)
 	}
@@ -132,14 +135,14 @@ func (in *interp) chargeScratch(n int) {
 // releaseScratch releases the charge of text that is not used any more before the end of the
 // command. n is what chargeScratch was called with.
 func (in *interp) releaseScratch(n int) {
-	if n >= 4096 {
+	if n >= minScratch {
 		in.p.Free(int64(n))
 		in.scratchBytes -= int64(n)
 	}
 }
 
 // growScratch returns b with room for n more bytes. A large buffer is charged before it is
-// allocated; b must come from growScratch or be smaller than 4096 bytes.
+// allocated; b must come from growScratch or be smaller than minScratch.
 func (in *interp) growScratch(b []byte, n int) []byte {
 	need := len(b) + n
 	if need <= cap(b) {
@@ -166,7 +169,7 @@ func (in *interp) textOf(b []byte) string {
 
 // quoteLong quotes s with one of the quote functions and charges a long result.
 func (in *interp) quoteLong(quote func(string) string, s string) string {
-	if len(s) < 4096 {
+	if len(s) < minScratch {
 		return quote(s)
 	}
 	in.chargeWork(len(s) >> 3)

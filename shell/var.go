@@ -94,9 +94,6 @@ type variables struct {
 	uncharged     int        // bytes of small charges that are not made yet
 }
 
-// bytesPerVariable is charged for a variable in addition to its value.
-const bytesPerVariable = 256
-
 // importEnv initializes the store with an environment.
 func (in *interp) importEnv(env []string) {
 	in.lease = &lease{}
@@ -168,24 +165,6 @@ func (in *interp) ensureOwned() {
 		old.dropRef()
 	}
 	vs.borrowed = false
-}
-
-// charge charges n more (or fewer) bytes of values.
-func (in *interp) charge(n int64) {
-	if in.p != nil && n > 0 {
-		in.p.Alloc(n)
-	} else if in.p != nil && n < 0 {
-		in.p.Free(-n)
-	}
-	in.chargedBytes += n
-}
-
-// stringCost returns the bytes charged for a string.
-func stringCost(s string) int64 {
-	if len(s) <= 16 {
-		return 0
-	}
-	return int64(len(s)+15) &^ 15
 }
 
 // lookupVar returns the variable with a name, without following name

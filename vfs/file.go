@@ -198,18 +198,6 @@ func (f *File) tryWrite(p []byte, off int64, atEnd bool, now int64) (int64, *laz
 	return off + int64(len(p)), nil, 0
 }
 
-// checkRoom returns why an inode can't grow to the size.
-func (f *FS) checkRoom(t *tree, in *inode, size int64) Errno {
-	if size > f.quota.File && size > in.size {
-		return EFBIG
-	}
-	more := size - t.chargedBytes(in)
-	if more > 0 && more > f.quota.Bytes-t.totalBytes() {
-		return ENOSPC
-	}
-	return 0
-}
-
 // Seek sets the offset. On a directory only seeking to the start has an
 // effect: the next ReadDir begins again.
 func (f *File) Seek(offset int64, whence int) (int64, error) {

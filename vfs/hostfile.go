@@ -100,7 +100,11 @@ func (at *hostLocation) createFile(flag int, perm fs.FileMode) (*hostFile, Errno
 // openThere opens an existing file. It never blocks, whatever has replaced
 // the file since it was looked up.
 func (at *hostLocation) openThere(flag int) (*hostFile, Errno) {
-	f, err := at.rootDir().OpenFile(at.rel, flag&(accessMode|os.O_APPEND)|openFlags, 0)
+	access := flag & accessMode
+	if access == os.O_RDONLY && flag&os.O_TRUNC != 0 {
+		access = os.O_RDWR // the size is set through the descriptor; File refuses writes
+	}
+	f, err := at.rootDir().OpenFile(at.rel, access|flag&os.O_APPEND|openFlags, 0)
 	switch e := hostErrno(err); e {
 	case 0:
 	case ENOENT:

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/atoll-sandbox/atoll/internal/testing/rapidtest"
 )
 
 // startWatch begins a watch of /m.
@@ -63,7 +65,7 @@ func pathsBelow(t fataler, dir string) map[string]bool {
 func TestMountWatchReportsTree(t *testing.T) {
 	f, dir := newMounted(t, Mount{})
 	name := rapid.SampledFrom([]string{"a", "b", "c"})
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, func(t *rapid.T) {
 		list, err := os.ReadDir(dir)
 		must(t, err)
 		for _, d := range list {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/atoll-sandbox/atoll/internal/testing/rapidtest"
 )
 
 // TestMountBehavesAsHost makes the same calls here, with a directory of
@@ -35,7 +37,7 @@ func TestMountBehavesAsHost(t *testing.T) {
 		must(t, syscall.Mount(bound, dir+"/c", "", syscall.MS_BIND, ""))
 		must(t, syscall.Chroot(dir))
 		syscall.Umask(0)
-		rapid.Check(t, func(t *rapid.T) {
+		rapidtest.Check(t, func(t *rapid.T) {
 			emptyMount(t)
 			must(t, h.rootDir().Chmod(".", 0o755))
 			names, top, err := h.list(".")

@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/testing/rapidtest"
 )
 
 // newMounted returns a tree with a directory of the host at /m.
@@ -40,6 +41,23 @@ func wantReason(t *testing.T, what string, err error, want Errno) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%s: %v, want %v", what, err, want)
+	}
+}
+
+// TestMountTruncatesFileOpenedForReading empties a file of the host through a
+// handle that cannot write, as open(2) does.
+func TestMountTruncatesFileOpenedForReading(t *testing.T) {
+	f, dir := newMounted(t, Mount{})
+	must(t, os.WriteFile(dir+"/file", []byte("content"), 0o644))
+	file, err := f.OpenFile("/m/file", os.O_RDONLY|os.O_TRUNC, 0)
+	must(t, err)
+	defer file.Close()
+	_, err = file.Write([]byte("x"))
+	wantReason(t, "Write", err, EBADF)
+	wantReason(t, "Truncate", file.Truncate(1), EINVAL)
+	b, err := os.ReadFile(dir + "/file")
+	if must(t, err); len(b) > 0 {
+		t.Errorf("the file holds %q", b)
 	}
 }
 
@@ -587,7 +605,7 @@ func TestUnmountClosesWhatIsOpen(t *testing.T) {
 func TestMountUsageStaysExact(t *testing.T) {
 	f, dir := newMounted(t, Mount{Limit: 1 << 30})
 	h := f.mounts[0].host
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, func(t *rapid.T) {
 		names, top, err := h.list(".")
 		must(t, err)
 		for _, name := range names {

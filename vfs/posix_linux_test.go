@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/atoll-sandbox/atoll/internal/testing/rapidtest"
 )
 
 // reasonOf returns the errno of an error of the host or of the file system under test.
@@ -419,7 +421,7 @@ func (w *worlds) compare(t *rapid.T) {
 // saving and loading.
 func TestBehavesAsHost(t *testing.T) {
 	inChroot(t, func(t *testing.T) {
-		rapid.Check(t, func(t *rapid.T) {
+		rapidtest.Check(t, func(t *rapid.T) {
 			emptyHost(t)
 			w := &worlds{f: New(Options{})}
 			defer func() {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/testing/rapidtest"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
@@ -268,7 +269,7 @@ func TestQuotaBoundsMemory(t *testing.T) {
 
 // TestQuotaIsNeverExceeded does random things within narrow limits.
 func TestQuotaIsNeverExceeded(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, func(t *rapid.T) {
 		f := New(Options{Quota: Quota{Bytes: 3 * blockSize, File: 2 * blockSize, Nodes: 6, Name: 255}})
 		t.Repeat(map[string]func(*rapid.T){
 			"change": func(t *rapid.T) { changeRandomly(t, f) },

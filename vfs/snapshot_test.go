@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/atoll-sandbox/atoll/internal/testing/rapidtest"
 )
 
 // moment is a snapshot and what was there when it was made.
@@ -128,7 +130,7 @@ func (l *lineage) check(t *rapid.T) {
 // TestSnapshotsAreIsolated changes a family of forks at random. No snapshot
 // may ever change, and each way back from one must give the same tree.
 func TestSnapshotsAreIsolated(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, func(t *rapid.T) {
 		base := New(Options{})
 		for range 5 {
 			changeRandomly(t, base)

@@ -4,12 +4,14 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/atoll-sandbox/atoll/internal/testing/rapidtest"
 )
 
 // TestObserveMissesNothing changes files at random and follows by Observe: a
 // channel that is still open means that nothing has changed.
 func TestObserveMissesNothing(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, func(t *rapid.T) {
 		f := New(Options{})
 		points := []*Snapshot{f.Snapshot()}
 		seen, wake := f.Observe()

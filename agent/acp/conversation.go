@@ -3,6 +3,8 @@ package acp
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
@@ -269,10 +271,10 @@ func (t *Conversation) Interrupt(x agent.Exchange) bool {
 	}
 	t.canceled = true
 	x.Send(t.peer.Notify(sessionCancel, map[string]string{"sessionId": t.session}))
-	for id, r := range t.pending {
-		delete(t.pending, id)
-		x.Send(t.peer.Reply(r.id, cancelled))
+	for _, id := range slices.Sorted(maps.Keys(t.pending)) {
+		x.Send(t.peer.Reply(t.pending[id].id, cancelled))
 	}
+	clear(t.pending)
 	return true
 }
 

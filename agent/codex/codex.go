@@ -21,6 +21,7 @@ func (Agent) Features() agent.Features {
 		Approvals: true,
 		Interrupt: true,
 		Resume:    true,
+		TurnsBy:   "server",
 		Usage:     true,
 		System:    true,
 		Skills:    true,

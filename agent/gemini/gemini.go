@@ -33,6 +33,7 @@ func (Agent) Features() agent.Features {
 		Approvals: true,
 		Interrupt: true,
 		Resume:    true,
+		TurnsBy:   "acp",
 		Deltas:    true,
 		Usage:     true,
 		System:    true,

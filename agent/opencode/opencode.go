@@ -35,6 +35,7 @@ func (Agent) Features() agent.Features {
 		Approvals: true,
 		Interrupt: true,
 		Resume:    true,
+		TurnsBy:   "acp",
 		Usage:     true,
 		System:    true,
 		Skills:    true,

@@ -2,7 +2,10 @@
 // with the bare agent, with the same model on this machine, and how much later
 // its first word arrives.
 //
-//	ATOLL_HELPERS=.cache/helpers go run ./bench/agent [-n 20] [-claude FILE]
+//	ATOLL_HELPERS=.cache/helpers go run ./bench/agent [-n 20] [-claude FILE] [-warm] [-load 1000 -chats 20]
+//
+// The kinds bare-warm and warm are further prompts of a process, plain and in a chat of a server. With -load, it runs that many turns of
+// several chats at once and prints what they hold.
 //
 // Without Claude Code, a small fake agent asks the model and prints its
 // answer.
@@ -38,9 +41,20 @@ func main() {
 	}
 	n := flag.Int("n", 20, "turns of each kind")
 	program := flag.String("claude", os.Getenv("ATOLL_CLAUDE"), "file of Claude Code; empty: only the fake agent")
+	warm := flag.Bool("warm", false, "only further prompts of a process")
+	load := flag.Int("load", 0, "turns in warm processes, instead of the comparison")
+	chats := flag.Int("chats", 20, "chats at once, with -load")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // otherwise sandboxes would remain
-	err := run(ctx, *n, *program)
+	err := run(ctx, *program, func(b *bench) error {
+		if *load > 0 {
+			if !b.agent.Features().Turns {
+				return nil
+			}
+			return b.runLoad(ctx, *chats, *load)
+		}
+		return b.measureKinds(ctx, *n, *warm)
+	})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench/agent:", err)
@@ -68,7 +82,7 @@ func (p packagedAgent) Features() agent.Features {
 
 const programs = "/opt/atoll/agents" // path of the programs in the sandbox
 
-func run(ctx context.Context, n int, program string) error {
+func run(ctx context.Context, program string, measure func(*bench) error) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -86,7 +100,7 @@ func run(ctx context.Context, n int, program string) error {
 	defer d.Close()
 	for _, s := range list {
 		b := &bench{subject: s, driver: d, dir: dir, model: &fakeModel{}}
-		if err := b.measureKinds(ctx, n); err != nil {
+		if err := measure(b); err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
@@ -107,31 +121,51 @@ type turnTimes struct {
 	first time.Duration // from the model's first word to its event
 }
 
+// kind is a way to run a turn.
+type kind struct {
+	name string
+	turn func() (turnTimes, error)
+	than int // index of the kind to compare with
+	all  []turnTimes
+}
+
 // measureKinds runs turns of each kind alternately, so that other load on the
 // machine affects all kinds alike.
-func (b *bench) measureKinds(ctx context.Context, n int) (err error) {
+func (b *bench) measureKinds(ctx context.Context, n int, warm bool) (err error) {
+	if warm && !b.agent.Features().Turns {
+		return nil
+	}
 	ready, err := b.create(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, ready.Destroy(context.WithoutCancel(ctx))) }()
-	site, err := b.startSite(ctx)
+	site, err := b.startSite(ctx, 2) // the warm chat and one that has ended
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, site.close()) }()
-	kinds := []struct {
-		name string
-		turn func() (turnTimes, error)
-		than int // index of the kind to compare with
-		all  []turnTimes
-	}{
+	kinds := []kind{
 		{name: "bare", turn: func() (turnTimes, error) { return b.runBare(ctx, filepath.Join(b.dir, "state")) }},
 		{name: "ready", turn: func() (turnTimes, error) { return b.runInSandbox(ctx, ready) }},
 		// An agent without state has more to do, bare or not.
 		{name: "bare-new", turn: func() (turnTimes, error) { return b.runBareNew(ctx) }},
 		{name: "created", turn: func() (turnTimes, error) { return b.runCreated(ctx) }, than: 2},
 		{name: "served", turn: func() (turnTimes, error) { return b.runServed(ctx, site) }, than: 2},
+	}
+	if warm {
+		kinds = nil
+	}
+	if b.agent.Features().Turns {
+		bare, err := b.startBareSession(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, bare.close()) }()
+		kinds = append(kinds, kind{name: "bare-warm", turn: bare.run, than: len(kinds)}, kind{name: "warm", turn: func() (turnTimes, error) {
+			b.model.reset()
+			return b.runServedTurn(ctx, site, "warm")
+		}, than: len(kinds)})
 	}
 	for i := range n + 1 {
 		for k := range kinds {

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -37,8 +35,8 @@ func (s *serverSite) close() error {
 	return errors.Join(errs...)
 }
 
-// startSite starts a server with the agent.
-func (b *bench) startSite(ctx context.Context) (s *serverSite, err error) {
+// startSite starts a server with the agent, of which so many processes wait for a further turn at most.
+func (b *bench) startSite(ctx context.Context, idle int) (s *serverSite, err error) {
 	s = &serverSite{}
 	defer func() {
 		if err != nil {
@@ -56,7 +54,7 @@ func (b *bench) startSite(ctx context.Context) (s *serverSite, err error) {
 		return s, err
 	}
 	s.last = append(s.last, func() error { return f.Close(context.WithoutCancel(ctx)) })
-	turns, err := turn.Open(turn.Options{Dir: filepath.Join(home, "turns"), Log: log})
+	turns, err := turn.Open(turn.Options{Dir: filepath.Join(home, "turns"), Log: log, Keep: true, PerOwner: 64})
 	if err != nil {
 		return s, err
 	}
@@ -65,7 +63,7 @@ func (b *bench) startSite(ctx context.Context) (s *serverSite, err error) {
 		"bench": {Name: "bench", API: dialect.Anthropic, Base: asked, Key: "sk-bench", Model: "bench-1", Models: []string{"*"}},
 	}}
 	p, err := assistant.New(assistant.Options{
-		Agents: map[string]agent.Agent{b.agent.Name(): b.agent}, Dir: filepath.Join(home, "chats"), Log: log, Ledger: f.Usage(),
+		Agents: map[string]agent.Agent{b.agent.Name(): b.agent}, Dir: filepath.Join(home, "chats"), Log: log, Ledger: f.Usage(), AgentIdle: time.Hour, IdleAgents: idle,
 		App: func(context.Context) (*assistant.App, error) { return app, nil },
 		FindProgram: func(agent.Agent) (assistant.Program, error) {
 			return assistant.Program{Mounts: []atoll.Mount{{Source: filepath.Dir(b.program), Target: programs, ReadOnly: true}}, Path: []string{programs}}, nil
@@ -107,23 +105,7 @@ func (s *serverSite) serve(ctx context.Context, h http.Handler) (string, error) 
 // runServed runs a turn as a client sees it, in a new chat with a workspace and
 // a sandbox of its own.
 func (b *bench) runServed(ctx context.Context, s *serverSite) (turnTimes, error) {
-	var w firstTokenWatcher
 	b.model.reset()
-	start := time.Now()
-	rec, err := s.client.StartTurn(ctx, agent.Request{Agent: b.agent.Name(), Turn: b.turn})
-	if err != nil {
-		return turnTimes{}, err
-	}
-	var end *agent.Result
-	err = s.client.TurnEvents(ctx, rec.ID, 0, func(e agent.Event) error {
-		w.handleEvent(e)
-		end = e.Result
-		return nil
-	})
-	t := turnTimes{time.Since(start), w.first.Sub(b.model.firstSent())}
-	if err == nil && (end == nil || end.Outcome != agent.OK) {
-		text, _ := json.Marshal(end)
-		err = fmt.Errorf("the turn failed: %s", text)
-	}
+	t, err := b.runServedTurn(ctx, s, "")
 	return t, err
 }

@@ -287,13 +287,13 @@ func measureFiles(ctx context.Context, name string, sb atoll.Sandbox, o options)
 	return rows
 }
 
-// buildArchive returns a tar stream of n files of 1 kB in 100 directories.
+// buildArchive returns a tar stream of n files of 1 kB in 100 directories, one directory after the other.
 func buildArchive(n int) []byte {
 	var b bytes.Buffer
 	tw := tar.NewWriter(&b)
 	content := bytes.Repeat([]byte("0123456789abcdef"), 64)
 	for i := range n {
-		_ = tw.WriteHeader(&tar.Header{Name: fmt.Sprintf("d%02d/f%d", i%100, i), Mode: 0o644, Size: int64(len(content)), ModTime: time.Now()}) // writes to memory don't fail
+		_ = tw.WriteHeader(&tar.Header{Name: fmt.Sprintf("d%02d/f%d", i*100/n, i), Mode: 0o644, Size: int64(len(content)), ModTime: time.Now()}) // writes to memory don't fail
 		_, _ = tw.Write(content)
 	}
 	_ = tw.Close()

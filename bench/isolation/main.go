@@ -5,6 +5,7 @@
 //
 //	go run ./bench/isolation                 # a table on standard output
 //	go run ./bench/isolation -n 100 -docker  # more rounds, with a Docker engine ($DOCKER_HOST)
+//	go run ./bench/isolation -cost           # CPU time and system calls, on a busy machine too
 //
 // Peers that are missing on the machine are left out, with a message on
 // standard error.
@@ -35,6 +36,10 @@ type options struct {
 	rootfs  string
 	scratch string
 	peers   string // directory with node_modules
+
+	cost   bool
+	rounds int    // of -cost
+	task   string // of -cost, in the process that does the work
 }
 
 // row is a line of the table.
@@ -53,6 +58,9 @@ func main() {
 	flag.IntVar(&o.files, "files", 10_000, "small files")
 	flag.IntVar(&o.crowd, "crowd", 100, "sandboxes at once")
 	flag.StringVar(&o.peers, "peers", "", "directory whose node_modules has @anthropic-ai/sandbox-runtime")
+	flag.BoolVar(&o.cost, "cost", false, "measure CPU time and system calls instead, with perf")
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds of -cost, each with -n repetitions")
+	flag.StringVar(&o.task, "task", "", "do the work of one `task` of -cost, -n times")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -71,6 +79,12 @@ func run(ctx context.Context, o options, w io.Writer) (err error) {
 		_ = exec.Command("umount", filepath.Join(o.scratch, "runsc", "state", "null-netns")).Run() //nolint:noctx // it ends by itself
 		err = errors.Join(err, os.RemoveAll(o.scratch))
 	}()
+	if o.task != "" {
+		return runCostTask(ctx, o)
+	}
+	if o.cost {
+		return measureCosts(ctx, o)
+	}
 	if o.rootfs, err = buildRootFS(o.scratch); err != nil {
 		return err
 	}

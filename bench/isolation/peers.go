@@ -32,7 +32,7 @@ func measurePeers(ctx context.Context, o options) []row {
 		rows = append(rows, measureRounds(part, what, n, do))
 	}
 	add("bubblewrap --unshare-all, host root", "bwrap", o.n, func() (timedRun, error) {
-		return timeCommand("", "bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "/bin/echo", "hi"), nil
+		return timeCommand("", "bwrap", bwrapArgs()...), nil
 	})
 	add("bubblewrap --unshare-all, busybox", "bwrap", o.n, func() (timedRun, error) {
 		return timeCommand("", "bwrap", "--unshare-all", "--ro-bind", o.rootfs, "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "/bin/echo", "hi"), nil
@@ -49,12 +49,17 @@ func measurePeers(ctx context.Context, o options) []row {
 	return rows
 }
 
+// bwrapArgs returns arguments of bubblewrap for echo with the host's own root.
+func bwrapArgs() []string {
+	return []string{"--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "/bin/echo", "hi"}
+}
+
 // measurePeerCrowd measures bubblewrap eight times at once.
 func measurePeerCrowd(_ context.Context, o options) []row {
 	if _, err := exec.LookPath("bwrap"); err != nil {
 		return nil // measurePeers has said so
 	}
-	run := timeCommand("", "bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "/bin/echo", "hi")
+	run := timeCommand("", "bwrap", bwrapArgs()...)
 	return []row{crowdRow("bubblewrap --unshare-all, host root", o.crowd, func() error {
 		_, err := run()
 		return err

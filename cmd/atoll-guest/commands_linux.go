@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// commands returns the functions of this program by its first argument.
-func commands() map[string]func(args []string) int {
+// listCommands returns the functions of this program by its first argument.
+func listCommands() map[string]func(args []string) int {
 	return map[string]func(args []string) int{
 		"init":    initMain,    // process 1 of a namespace sandbox
 		"serve":   serveMain,   // process 1 of a container

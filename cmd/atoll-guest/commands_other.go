@@ -2,5 +2,5 @@
 
 package main
 
-// commands returns nil: sandboxes with real programs need Linux.
-func commands() map[string]func(args []string) int { return nil }
+// listCommands returns nil: sandboxes with real programs need Linux.
+func listCommands() map[string]func(args []string) int { return nil }

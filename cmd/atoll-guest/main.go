@@ -9,7 +9,7 @@ import (
 
 func main() {
 	command, args := parseCommand()
-	if run := commands()[command]; run != nil {
+	if run := listCommands()[command]; run != nil {
 		os.Exit(run(args))
 	}
 	fmt.Fprintln(os.Stderr, "atoll-guest: started by atoll, not by hand")

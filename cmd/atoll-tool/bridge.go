@@ -112,7 +112,7 @@ func (b *bridge) readHost() error {
 			return err
 		}
 		_ = conn.Close() // the other direction is useless
-		again, err := b.reconnect()
+		again, err := b.connectAgain()
 		if err != nil || !again {
 			return err
 		}
@@ -146,9 +146,9 @@ func (b *bridge) isOver() bool {
 	return b.done || !b.answered
 }
 
-// reconnect fails the calls in flight, and connects again. It returns false if the client has closed its input or
+// connectAgain fails the calls in flight, and connects again. It returns false if the client has closed its input or
 // has not begun: then the host's end is the end.
-func (b *bridge) reconnect() (bool, error) {
+func (b *bridge) connectAgain() (bool, error) {
 	if b.isOver() {
 		return false, nil
 	}

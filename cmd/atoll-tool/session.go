@@ -51,7 +51,7 @@ func open() (*session, error) {
 	}
 	s := &session{conn: conn, r: bufio.NewReader(conn)}
 	hello := map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]string{"name": "atoll-tool", "version": "1"}}
-	if err := s.request("initialize", hello, nil); err != nil {
+	if err := s.sendRequest("initialize", hello, nil); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return s, s.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -70,8 +70,8 @@ func (s *session) send(m any) error {
 	return nil
 }
 
-// request sends a request and decodes its response into result.
-func (s *session) request(method string, params, result any) error {
+// sendRequest sends a request and decodes its response into result.
+func (s *session) sendRequest(method string, params, result any) error {
 	s.next++
 	if err := s.send(map[string]any{"jsonrpc": "2.0", "id": s.next, "method": method, "params": params}); err != nil {
 		return err
@@ -133,7 +133,7 @@ func (s *session) listTools() ([]offered, error) {
 		if cursor != "" {
 			params["cursor"] = cursor
 		}
-		if err := s.request("tools/list", params, &page); err != nil {
+		if err := s.sendRequest("tools/list", params, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Tools...)
@@ -167,6 +167,6 @@ func (s *session) callTool(name string, input json.RawMessage) (*result, error) 
 		os.Exit(128 + int(n))
 	}()
 	var r result
-	err := s.request("tools/call", map[string]any{"name": name, "arguments": input, "_meta": map[string]any{"progressToken": 1}}, &r)
+	err := s.sendRequest("tools/call", map[string]any{"name": name, "arguments": input, "_meta": map[string]any{"progressToken": 1}}, &r)
 	return &r, err
 }

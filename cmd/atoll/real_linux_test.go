@@ -26,13 +26,32 @@ import (
 
 const realDir = "testdata/script/real"
 
-// TestRealScripts runs the scripts of testdata/script/real by each driver whose
-// sandboxes run real programs.
+// TestRealScripts runs the scripts of testdata/script/real by the namespace driver as
+// root, and a share of them as an ordinary user and by Docker.
 func TestRealScripts(t *testing.T) {
 	testenv.Real(t, "namespace")
 	t.Run("namespace", func(t *testing.T) { realScripts(t, realDir, "namespace", "") })
 	t.Run("rootless", rootless)
-	t.Run("docker", func(t *testing.T) { realScripts(t, realDir, "docker", enginetest.Host(t)) })
+	t.Run("docker", func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "real")
+		copyShare(t, dir)
+		realScripts(t, dir, "docker", enginetest.Host(t))
+	})
+}
+
+// copyShare copies one in three of the scripts in realDir to a new directory, others on
+// each day, or all if $ATOLL_SCRIPTS is "all".
+func copyShare(t *testing.T, to string) {
+	t.Helper()
+	scripts, err := filepath.Glob(filepath.Join(realDir, "*.txtar"))
+	err = errors.Join(err, os.MkdirAll(to, 0o755))
+	for _, name := range testenv.Sample(t, scripts, (len(scripts)+2)/3, "ATOLL_SCRIPTS") {
+		text, rerr := os.ReadFile(name)
+		err = errors.Join(err, rerr, os.WriteFile(filepath.Join(to, filepath.Base(name)), text, 0o644))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestDocumentedCommandsInNamespaces runs the commands that documents show for real programs,
@@ -200,7 +219,7 @@ func sweepAfter(e *testscript.Env) error {
 	return nil
 }
 
-// rootless runs the scripts of the namespace driver as an ordinary user.
+// rootless runs a share of the scripts as an ordinary user.
 func rootless(t *testing.T) {
 	const nobody = 65534
 	if os.Getuid() != 0 {
@@ -215,10 +234,7 @@ func rootless(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	scripts := filepath.Join(dir, "testdata", "script", "real")
-	if err := os.CopyFS(scripts, os.DirFS("testdata/script/real")); err != nil {
-		t.Fatal(err)
-	}
+	copyShare(t, filepath.Join(dir, realDir))
 	program, err := os.ReadFile(os.Args[0])
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "atoll.test"), program, 0o755)

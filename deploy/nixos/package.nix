@@ -20,7 +20,7 @@ buildGoModule {
 
   # The hash of the output of 'go mod vendor'; TestNixOSPackage in cmd/atoll prints the new
   # one when that has changed.
-  vendorHash = "sha256-Ij29AivPdSd8bSOCmV1ejGvSs9p5bRKPmHh6kiWTPzQ=";
+  vendorHash = "sha256-6peV3+OPVgX6Q8H5Ib4QnkO+S2xiPFjjZQed+Ku1lRI=";
 
   env.CGO_ENABLED = 0;
   ldflags = [

@@ -311,7 +311,7 @@ var errEnded = errors.New("the container exited at once")
 // awaitEnd cancels a context when the container has exited.
 func (s *Sandbox) awaitEnd(ctx context.Context, name string, cancel context.CancelCauseFunc, done chan<- struct{}) {
 	defer close(done)
-	status, err := s.e.waitContainer(ctx, name, container.WaitConditionNotRunning)
+	status, err := s.e.waitContainer(ctx, name)
 	if err == nil { // otherwise the error of the connection says more
 		cancel(fmt.Errorf("%w: %w, with status %d", atoll.ErrUnavailable, errEnded, status))
 	}

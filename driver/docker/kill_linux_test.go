@@ -21,7 +21,7 @@ import (
 func TestKillAtEveryStep(t *testing.T) {
 	host := enginetest.Host(t)
 	t.Setenv("ATOLL_ENGINE", host) // for the processes that are killed
-	atolltest.KillAtEveryStep(t, 8, func(_ testing.TB, dir string) atoll.Driver { return &docker.Driver{Host: host, Dir: dir} })
+	atolltest.KillAtEveryStep(t, 4, func(_ testing.TB, dir string) atoll.Driver { return &docker.Driver{Host: host, Dir: dir} })
 	checkEngineIsEmpty(t)
 }
 
@@ -46,7 +46,7 @@ func TestKilledThaw(t *testing.T) {
 		return sb
 	}
 	atolltest.KillSteps(t, atolltest.Steps{
-		PerAct: 20,
+		PerAct: 8,
 		Prepare: func(t *testing.T, dir string) {
 			if _, err := (&docker.Driver{Host: host, Dir: dir}).Create(t.Context(), atoll.Spec{}); err != nil {
 				t.Fatal(err)

@@ -370,14 +370,14 @@ func (s *Sandbox) killContainer(ctx context.Context, name string) error {
 		return nil
 	}
 	if err == nil {
-		_, err = s.e.waitContainer(ctx, name, container.WaitConditionNotRunning)
+		_, err = s.e.waitContainer(ctx, name)
 	}
 	return s.e.contextError(ctx, err)
 }
 
-// waitContainer waits for a container and returns the exit status of its process 1.
-func (e *engine) waitContainer(ctx context.Context, name string, until container.WaitCondition) (int64, error) {
-	w := e.api.ContainerWait(ctx, name, client.ContainerWaitOptions{Condition: until})
+// waitContainer waits until a container does not run and returns the exit status of its process 1.
+func (e *engine) waitContainer(ctx context.Context, name string) (int64, error) {
+	w := e.api.ContainerWait(ctx, name, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
 	select { // one of them is sent, also when ctx is done
 	case r := <-w.Result:
 		return r.StatusCode, nil
@@ -538,17 +538,45 @@ func (e *engine) removeSandbox(ctx context.Context, id string) error {
 	return e.removeImages(ctx, id)
 }
 
+// maxRemovals is how often the removal of a container is tried when those of other processes fail.
+const maxRemovals = 5
+
 // removeContainer removes a container with its anonymous volumes, and waits until it was removed. A
 // container that does not exist is not an error.
 func (e *engine) removeContainer(ctx context.Context, name string) error {
-	_, err := e.api.ContainerRemove(ctx, name, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if errdefs.IsConflict(err) { // another request removes it
-		_, err = e.waitContainer(ctx, name, container.WaitConditionRemoved)
+	for n := 1; ; n++ {
+		_, err := e.api.ContainerRemove(ctx, name, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if errdefs.IsConflict(err) { // another request removes it
+			err = e.waitRemoved(ctx, name)
+			var failed *removalError
+			if errors.As(err, &failed) && n < maxRemovals {
+				continue
+			}
+		}
+		if errdefs.IsNotFound(err) {
+			return nil
+		}
+		return e.contextError(ctx, err)
 	}
-	if errdefs.IsNotFound(err) {
+}
+
+// removalError reports that the engine could not remove a container for another request. The container is still there.
+type removalError struct{ message string }
+
+func (e *removalError) Error() string { return "another request's removal failed: " + e.message }
+
+// waitRemoved waits until a container that another request removes was removed.
+func (e *engine) waitRemoved(ctx context.Context, name string) error {
+	w := e.api.ContainerWait(ctx, name, client.ContainerWaitOptions{Condition: container.WaitConditionRemoved})
+	select { // one of them is sent, also when ctx is done
+	case r := <-w.Result:
+		if r.Error != nil {
+			return &removalError{r.Error.Message}
+		}
 		return nil
+	case err := <-w.Error:
+		return err
 	}
-	return e.contextError(ctx, err)
 }
 
 // OpenFile opens a file for reading. Files of a paused sandbox, whose guest is frozen, are read

@@ -98,11 +98,11 @@ func (d *Driver) Checks(ctx context.Context) []atoll.Check {
 		}
 		checks = append(checks, t.checkLevel(ctx))
 	}
-	walls := atoll.Check{Name: "network policies", Detail: "not tried: a sandbox could not be created", Fix: "see above"}
+	policies := atoll.Check{Name: "network policies", Detail: "not tried: a sandbox could not be created", Fix: "see above"}
 	if !slices.ContainsFunc(checks, func(c atoll.Check) bool { return c.Needed && !c.OK }) {
-		walls = t.checkPolicies(ctx)
+		policies = t.checkPolicies(ctx)
 	}
-	return append(checks, t.checkClasses(ctx), walls)
+	return append(checks, t.checkClasses(ctx), policies)
 }
 
 // checkPlacement checks how the guest gets into pods.

@@ -209,12 +209,11 @@ func (d *Driver) hypervisorConfig(ctx context.Context, r *record, files boot.Fil
 	} else {
 		c.Append = vminit.EgressParameter
 	}
-	shares, closeShares, err := d.prepareShares(ctx, r, c)
+	shares, err := d.addShares(ctx, r, c)
 	done = func() {
 		if tap != nil {
 			_ = tap.Close() // the hypervisor has its own
 		}
-		closeShares()
 	}
 	if err != nil {
 		done()

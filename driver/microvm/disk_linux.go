@@ -26,7 +26,7 @@ const (
 
 var _ atoll.DiskStore = (*Driver)(nil)
 
-// diskStore returns the store of base disks and kept disks.
+// diskStore returns the store of base disks and persistent disks.
 func (d *Driver) diskStore() *rootdisk.Store { return &rootdisk.Store{Dir: d.Dir} }
 
 // rootSource returns what the root disk of a sandbox is made from.
@@ -74,7 +74,7 @@ func (d *Driver) makeDisks(ctx context.Context, r *record) error {
 }
 
 // createDisks creates the root disk over its base, and the disk of the working directory, unless
-// that is a kept disk.
+// that is a persistent disk.
 func (d *Driver) createDisks(ctx context.Context, r *record) error {
 	base, err := d.diskStore().BaseOf(r.ID)
 	if err != nil {
@@ -98,7 +98,7 @@ func (d *Driver) createDisks(ctx context.Context, r *record) error {
 // checkResettable reports why the disks of a sandbox can't be discarded.
 func checkResettable(r *record) error {
 	if r.Kept != "" {
-		return fmt.Errorf("%w: its working directory is the kept disk %s, which is not discarded: remove the sandbox and create one without it", atoll.ErrState, r.Kept)
+		return fmt.Errorf("%w: its working directory is the persistent disk %s, which is not discarded: remove the sandbox and create one without it", atoll.ErrState, r.Kept)
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (d *Driver) resetDisks(ctx context.Context, r *record) error {
 	return d.recreateDisks(ctx, r)
 }
 
-// recreateDisks creates the disks of a sandbox without a kept disk again.
+// recreateDisks creates the disks of a sandbox without a persistent disk again.
 func (d *Driver) recreateDisks(ctx context.Context, r *record) error {
 	for _, name := range []string{rootFile, workFile} {
 		if err := os.RemoveAll(filepath.Join(d.sandboxDir(r.ID), name)); err != nil {
@@ -151,7 +151,7 @@ func (d *Driver) diskDevices(ctx context.Context, r *record) ([]hypervisor.Disk,
 	return list, nil
 }
 
-// releaseDisks releases the base disk and kept disk of a sandbox that is being removed, whose
+// releaseDisks releases the base disk and persistent disk of a sandbox that is being removed, whose
 // directory is now dir, and keeps its working directory if the record says so.
 func (d *Driver) releaseDisks(ctx context.Context, dir string, r *record) error {
 	var err error
@@ -202,7 +202,7 @@ func (d *Driver) removeKeepingDisk(ctx context.Context, r *record, name string) 
 	return d.stateHome().Remove(r.ID, r)
 }
 
-// checkFreeName reports an error if a kept disk has a name already.
+// checkFreeName reports an error if a persistent disk has a name already.
 func (d *Driver) checkFreeName(ctx context.Context, name string) error {
 	if err := atoll.CheckName(name); err != nil {
 		return err
@@ -217,13 +217,13 @@ func (d *Driver) checkFreeName(ctx context.Context, name string) error {
 	return nil
 }
 
-// isKeptFrom reports whether the kept disk with a name is from a sandbox.
+// isKeptFrom reports whether the persistent disk with a name is from a sandbox.
 func (d *Driver) isKeptFrom(ctx context.Context, name, id string) bool {
 	list, err := d.diskStore().Disks(ctx)
 	return err == nil && slices.ContainsFunc(list, func(k rootdisk.KeptDisk) bool { return k.Name == name && k.CreatedFor == id })
 }
 
-// Disks returns the kept disks, sorted by name.
+// Disks returns the persistent disks, sorted by name.
 func (d *Driver) Disks(ctx context.Context) ([]atoll.Disk, error) {
 	list, err := d.diskStore().Disks(ctx)
 	if err != nil {
@@ -236,7 +236,7 @@ func (d *Driver) Disks(ctx context.Context) ([]atoll.Disk, error) {
 	return disks, nil
 }
 
-// RemoveDisk removes a kept disk and all its data.
+// RemoveDisk removes a persistent disk and all its data.
 func (d *Driver) RemoveDisk(ctx context.Context, name string) error {
 	if err := d.diskStore().RemoveDisk(ctx, name); err != nil {
 		return &atoll.Error{Op: "remove disk", ID: name, Err: err}

@@ -45,7 +45,7 @@ func (d *Driver) killVM(r *record) error {
 	return d.killVMIn(ctx, d.sandboxDir(r.ID), r)
 }
 
-// Destroy removes the sandbox and all its files. A kept disk is released and remains. Destroying it
+// Destroy removes the sandbox and all its files. A persistent disk is released and remains. Destroying it
 // twice is not an error.
 func (s *Sandbox) Destroy(ctx context.Context) error {
 	err := s.d.stateHome().Destroy(context.WithoutCancel(ctx), s.id)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/state/statedir"
 	"github.com/atoll-sandbox/atoll/internal/testing/leaktest"
 )
 
@@ -85,8 +86,10 @@ func TestClonesShareNoIdentity(t *testing.T) {
 	requireVMs(t)
 	d := newDriverIn(t, makeShortDir(t)) // with templates of its own
 	seen := make(map[string]string)
+	var ids []string
 	for range 3 {
 		sb := createTestSandbox(t, d, atoll.Spec{})
+		ids = append(ids, sb.ID())
 		for what, text := range map[string]string{
 			"randomness": "head -c 16 /dev/urandom | od -An -tx1", "the machine's id": "cat /etc/machine-id", "its name": "hostname", "its names": "cat /etc/hostname /etc/hosts",
 			"its start": "cat /proc/sys/kernel/random/boot_id", "a uuid": "cat /proc/sys/kernel/random/uuid",
@@ -105,6 +108,10 @@ func TestClonesShareNoIdentity(t *testing.T) {
 	}
 	if n := leaktest.CountEntries(filepath.Join(d.Dir, "templates")); n != 2 { // the template and its lock
 		t.Errorf("there are %d templates", n)
+		for _, id := range ids {
+			record, err := os.ReadFile(filepath.Join(d.Dir, id, statedir.RecordFile))
+			t.Logf("%s, %v", record, err) // it says why a VM was not started from the first one
+		}
 	}
 }
 

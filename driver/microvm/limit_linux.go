@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/isolation/cgroup"
 	"github.com/atoll-sandbox/atoll/internal/vm/hypervisor"
-	"golang.org/x/sys/unix"
 )
 
 // DefaultPIDs is the limit of processes of a VM whose Spec has 0.
@@ -45,7 +45,7 @@ func (d *Driver) sizeFor(l atoll.Resources) vmSize {
 	s.commands = min(asked, s.memory-guestMemory)
 	s.cpus = int(math.Ceil(l.CPU))
 	if l.CPU == 0 {
-		s.cpus = orDefault(d.CPUs, atoll.DefaultVMCPU)
+		s.cpus = orDefault(d.CPUs, min(atoll.DefaultVMCPU, runtime.NumCPU()))
 	}
 	if l.CPU > 0 && float64(s.cpus) != l.CPU {
 		s.quota = l.CPU
@@ -82,7 +82,7 @@ func (d *Driver) checkLimits(l atoll.Resources) []error {
 	case l.Memory > 0 && l.Memory < least:
 		bad("memory", "%d: a VM needs at least %d MiB", l.Memory, least>>20)
 	}
-	if total := totalMemory(); l.Memory > 0 && total > 0 && l.Memory+hostMemory > total {
+	if total := cgroup.HostMemory(); l.Memory > 0 && total > 0 && l.Memory+hostMemory > total {
 		bad("memory", "%d MiB: this host has %d MiB, of which a VM can have %d", l.Memory>>20, total>>20, max(0, total-hostMemory)>>20)
 	}
 	switch {
@@ -154,13 +154,4 @@ func (d *Driver) removeGroup(ctx context.Context, r *record) error {
 		return err
 	}
 	return g.Remove(ctx)
-}
-
-// totalMemory returns the memory of the host in bytes; 0: it is unknown.
-func totalMemory() int64 {
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil {
-		return 0
-	}
-	return int64(info.Totalram) * int64(info.Unit)
 }

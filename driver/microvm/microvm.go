@@ -39,7 +39,7 @@ type Driver struct {
 
 	// Memory is the memory of a VM whose spec has none, in bytes; 0: atoll.DefaultVMMemory.
 	// MinMemory is the least that a spec may have; 0: atoll.MinVMMemory. CPUs is the number of
-	// processors of a VM whose spec has none; 0: atoll.DefaultVMCPU.
+	// processors of a VM whose spec has none; 0: atoll.DefaultVMCPU, or all of a host with fewer.
 	Memory, MinMemory int64
 	CPUs              int
 

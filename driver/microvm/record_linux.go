@@ -40,7 +40,7 @@ type record struct {
 
 	Failure string `json:"failure,omitempty"` // why the last start failed; empty: it did not
 
-	Kept string `json:"kept,omitempty"` // name of the kept disk that it was created with
+	Kept string `json:"kept,omitempty"` // name of the persistent disk that it was created with
 	Keep string `json:"keep,omitempty"` // name under which its working directory is kept when it is removed
 
 	newDisks     bool // its disks were made by this call, and no VM has used them yet

@@ -179,7 +179,7 @@ func (d *Driver) finishRestore(ctx context.Context, r *record, start bool) error
 
 // keepDiskArgs are the arguments of a removal that keeps the disk of the working directory.
 type keepDiskArgs struct {
-	Name string `json:"name"` // of the kept disk
+	Name string `json:"name"` // of the persistent disk
 }
 
 // recoverKeepDisk finishes a removal that keeps the disk of the working directory.

@@ -64,16 +64,10 @@ func requireProtocol(proto string) error {
 	return err
 }
 
-// prepareShares prepares the mounts of a sandbox. The caller calls done after the start of the VM.
-func (d *Driver) prepareShares(ctx context.Context, r *record, c *hypervisor.Config) (list []vminit.Share, done func(), err error) {
-	var conns []*os.File
-	done = func() {
-		for _, f := range conns {
-			_ = f.Close() // the hypervisor has its own
-		}
-	}
+// addShares adds the mounts of a sandbox to the configuration of its VM.
+func (d *Driver) addShares(ctx context.Context, r *record, c *hypervisor.Config) (list []vminit.Share, err error) {
 	if len(r.Spec.Mounts) == 0 {
-		return nil, done, nil
+		return nil, nil
 	}
 	asked := ""
 	if r.Spec.VM != nil {
@@ -81,7 +75,7 @@ func (d *Driver) prepareShares(ctx context.Context, r *record, c *hypervisor.Con
 	}
 	proto, err := d.chooseProtocol(ctx, asked)
 	if err != nil {
-		return nil, done, err
+		return nil, err
 	}
 	for i, m := range r.Spec.Mounts {
 		tag := fmt.Sprintf("mount%d", i)
@@ -89,15 +83,18 @@ func (d *Driver) prepareShares(ctx context.Context, r *record, c *hypervisor.Con
 		if proto == hypervisor.Plan9 && !isRoot() {
 			share.Dir = m.Source
 		} else {
-			if share.Conn, err = d.serveMount(ctx, r, c, proto, m); err != nil {
-				return nil, done, fmt.Errorf("mount of %s: %w", m.Source, err)
+			share.Serve = func(ctx context.Context) (*os.File, error) {
+				f, err := d.serveMount(ctx, r, c, proto, m)
+				if err != nil {
+					return nil, fmt.Errorf("mount of %s: %w", m.Source, err)
+				}
+				return f, nil
 			}
-			conns = append(conns, share.Conn)
 		}
 		c.Shares = append(c.Shares, share)
 		list = append(list, vminit.Share{Tag: tag, Path: m.Target, Proto: proto, ReadOnly: m.ReadOnly})
 	}
-	return list, done, nil
+	return list, nil
 }
 
 // serveMount starts the server of one mount.

@@ -127,33 +127,13 @@ func (d *Driver) ensureTemplate(ctx context.Context, r *record, c *hypervisor.Co
 	if err := pruneTemplates(home, maxTemplates-1); err != nil {
 		return "", err
 	}
-	if err := d.saveTemplate(ctx, r, c, dir); err != nil {
+	if err := hypervisor.SaveTemplate(ctx, c, dir); err != nil {
 		return "", err
 	}
 	if len(c.TemplateSetup) == 0 {
 		return dir, nil
 	}
 	return dir, d.recreateDisks(ctx, r) // the template has the disks of before
-}
-
-// bootPatience is how long a VM that becomes a template may boot before it is given up for another
-// one: an emulated VM takes seconds, but on a busy host one of many never gets past its first two.
-const bootPatience = 45 * time.Second
-
-// saveTemplate boots a VM and saves it as a template. A VM that does not boot is tried twice.
-func (d *Driver) saveTemplate(ctx context.Context, r *record, c *hypervisor.Config, dir string) error {
-	first, cancel := context.WithTimeoutCause(ctx, bootPatience, fmt.Errorf("%w: it has not booted in %v", atoll.ErrTimeout, bootPatience))
-	defer cancel()
-	err := hypervisor.SaveTemplate(first, c, dir)
-	if err == nil || first.Err() == nil || ctx.Err() != nil {
-		return err
-	}
-	if len(c.TemplateSetup) > 0 { // it may have written to its disks
-		if err := d.recreateDisks(ctx, r); err != nil {
-			return err
-		}
-	}
-	return hypervisor.SaveTemplate(ctx, c, dir)
 }
 
 // touchTemplate reports whether a template exists, and notes that it is used.

@@ -18,7 +18,10 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/isolation/landlock"
 )
 
-var _ atoll.Checker = (*Driver)(nil)
+var (
+	_ atoll.Checker        = (*Driver)(nil)
+	_ atoll.IsolationNamer = (*Driver)(nil)
+)
 
 // Checks checks what the driver needs of this host.
 func (d *Driver) Checks(ctx context.Context) []atoll.Check {

@@ -30,5 +30,5 @@ func TestCreatorIsKilled(t *testing.T) {
 }
 
 func TestKillAtEveryStep(t *testing.T) {
-	atolltest.KillAtEveryStep(t, 8, func(_ testing.TB, dir string) atoll.Driver { return &namespace.Driver{Dir: dir} })
+	atolltest.KillAtEveryStep(t, 4, func(_ testing.TB, dir string) atoll.Driver { return &namespace.Driver{Dir: dir} })
 }

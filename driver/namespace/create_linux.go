@@ -500,6 +500,9 @@ func (d *Driver) check(spec *atoll.Spec) error {
 	if n := spec.Limits.Memory; n > 0 && n < minMemory {
 		errs = append(errs, fmt.Errorf("%w: limits.memory %d: at least %d bytes", atoll.ErrInvalid, n, minMemory))
 	}
+	if n, total := spec.Limits.Memory, cgroup.HostMemory(); total > 0 && n > total {
+		errs = append(errs, fmt.Errorf("%w: limits.memory %d MiB: this host has %d MiB", atoll.ErrInvalid, n>>20, total>>20))
+	}
 	if err := checkDisk(spec); err != nil {
 		errs = append(errs, err)
 	}

@@ -10,6 +10,17 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
+// TestMoreMemoryThanTheHostHas requests a limit that no sandbox of this host can reach.
+func TestMoreMemoryThanTheHostHas(t *testing.T) {
+	sb, err := newDriver(t).Create(t.Context(), atoll.Spec{Limits: atoll.Resources{Memory: 200 << 40}})
+	if !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), "limits.memory 209715200 MiB: this host has") {
+		t.Errorf("Create: %v", err)
+	}
+	if err == nil {
+		_ = sb.Destroy(context.WithoutCancel(t.Context()))
+	}
+}
+
 // TestDefaultLimits checks the limits of a sandbox of an unprivileged user, which has no control groups.
 func TestDefaultLimits(t *testing.T) {
 	if os.Geteuid() == 0 {

@@ -190,16 +190,14 @@ func (p *plan) addCommonFiles(spec *atoll.Spec) {
 		jail.Step{Action: jail.Write, Path: "proc/sys/user/max_inotify_watches", Text: "65536"},
 		jail.Step{Action: jail.Write, Path: "proc/sys/net/ipv4/ip_unprivileged_port_start", Text: "0"},
 	)
-	for _, name := range []string{
-		"acpi", "asound", "config.gz", "interrupts", "kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats", "modules", "sched_debug", "scsi", "softirqs",
-		"swaps", "timer_list", "timer_stats", "vmallocinfo", "slabinfo", "iomem", "ioports", "driver", "dynamic_debug",
-		"cmdline", "diskstats", "partitions",
-	} {
-		p.addStep(jail.Step{Action: jail.Mask, Path: "proc/" + name})
-	}
-	for _, name := range []string{"bus", "fs", "irq", "sys", "sysrq-trigger"} {
-		p.addStep(jail.Step{Action: jail.MakeReadOnly, Path: "proc/" + name})
-	}
+	p.addStep(
+		jail.Step{Action: jail.Mask, Path: "proc", Names: []string{
+			"acpi", "asound", "config.gz", "interrupts", "kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats", "modules", "sched_debug", "scsi", "softirqs",
+			"swaps", "timer_list", "timer_stats", "vmallocinfo", "slabinfo", "iomem", "ioports", "driver", "dynamic_debug",
+			"cmdline", "diskstats", "partitions",
+		}},
+		jail.Step{Action: jail.MakeReadOnly, Path: "proc", Names: []string{"bus", "fs", "irq", "sys", "sysrq-trigger"}},
+	)
 	p.addStep(jail.Step{Action: jail.Mask, Path: "proc/sys/kernel/random/boot_id"}) // after what it is beneath is mounted
 	p.addStep(
 		jail.Step{Action: jail.MakeDir, Path: guest.UserHome[1:], Mode: 0o755, UID: guest.UserID, GID: guest.UserID},

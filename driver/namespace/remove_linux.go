@@ -1,9 +1,10 @@
 package namespace
 
 import (
+	"bytes"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -27,7 +28,7 @@ func removeAll(name string) error {
 	}
 	defer parent.Close()
 	var r remover
-	err = r.removeEntry(int(parent.Fd()), filepath.Base(name), 0)
+	err = r.removeEntry(int(parent.Fd()), dirEntry{name: filepath.Base(name), isDir: true}, 0)
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return &os.PathError{Op: "remove", Path: name, Err: err}
 	}
@@ -38,14 +39,36 @@ type remover struct {
 	top int // the directory that deep directories are moved to
 }
 
-// removeEntry removes a name in a directory at a depth below the top.
-func (r *remover) removeEntry(dir int, name string, depth int) error {
-	err := unix.Unlinkat(dir, name, 0)
+// dirEntry is a name in a directory.
+type dirEntry struct {
+	name  string
+	isDir bool // according to the directory; false if that has no types, or the entry was replaced
+}
+
+// unlink removes a file, or an empty directory, with one system call if the type of the entry is right.
+func (e dirEntry) unlink(dir int) error {
+	if e.isDir {
+		err := unix.Unlinkat(dir, e.name, unix.AT_REMOVEDIR)
+		if !errors.Is(err, unix.ENOTDIR) { // most directories are empty
+			return err
+		}
+	}
+	err := unix.Unlinkat(dir, e.name, 0)
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return err
 	}
-	if unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) == nil { // most directories are empty
+	if unix.Unlinkat(dir, e.name, unix.AT_REMOVEDIR) == nil {
 		return nil
+	}
+	return err
+}
+
+// removeEntry removes an entry of a directory at a depth below the top.
+func (r *remover) removeEntry(dir int, entry dirEntry, depth int) error {
+	name := entry.name
+	err := entry.unlink(dir)
+	if err == nil || errors.Is(err, unix.ENOENT) {
+		return err
 	}
 	fd, derr := openOwned(dir, name)
 	if errors.Is(derr, unix.ENOTDIR) || errors.Is(derr, unix.ELOOP) {
@@ -54,8 +77,7 @@ func (r *remover) removeEntry(dir int, name string, depth int) error {
 	if derr != nil {
 		return derr
 	}
-	list := os.NewFile(uintptr(fd), name)
-	defer list.Close()
+	defer unix.Close(fd)
 	if depth == 0 {
 		r.top = fd
 	}
@@ -63,37 +85,58 @@ func (r *remover) removeEntry(dir int, name string, depth int) error {
 		return unix.Renameat(dir, name, r.top, ".deep-"+rand.Text())
 	}
 	for {
-		n, err := r.emptyDir(list, depth)
+		n, err := r.emptyDir(fd, depth)
 		if err != nil {
 			return err
 		}
 		if err := unix.Unlinkat(dir, name, unix.AT_REMOVEDIR); n == 0 || !errors.Is(err, unix.ENOTEMPTY) {
 			return err
 		}
-		if _, err := list.Seek(0, io.SeekStart); err != nil { // again: entries may have been moved up
-			return err
+		if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil { // again: entries may have been moved up
+			return os.NewSyscallError("lseek", err)
 		}
 	}
 }
 
 // emptyDir removes the entries of a directory, once through, and returns their number.
-func (r *remover) emptyDir(list *os.File, depth int) (int, error) {
+func (r *remover) emptyDir(dir, depth int) (int, error) {
 	total := 0
+	b := make([]byte, 8<<10)
 	for {
-		names, err := list.Readdirnames(1000)
-		total += len(names)
-		for _, n := range names {
-			if err := r.removeEntry(int(list.Fd()), n, depth+1); err != nil && !errors.Is(err, unix.ENOENT) {
+		n, err := unix.ReadDirent(dir, b)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return total, os.NewSyscallError("getdents", err)
+		}
+		if n <= 0 {
+			return total, nil
+		}
+		for _, e := range parseDirents(b[:n]) {
+			total++
+			if err := r.removeEntry(dir, e, depth+1); err != nil && !errors.Is(err, unix.ENOENT) {
 				return total, err
 			}
 		}
-		if errors.Is(err, io.EOF) {
-			return total, nil
-		}
-		if err != nil {
-			return total, err
-		}
 	}
+}
+
+// parseDirents returns the entries in a buffer of getdents64.
+func parseDirents(b []byte) (list []dirEntry) {
+	const sizeAt, typeAt, nameAt = 16, 18, 19 // in struct linux_dirent64
+	for len(b) >= nameAt {
+		size := int(binary.NativeEndian.Uint16(b[sizeAt:]))
+		if size < nameAt || size > len(b) {
+			return list // the kernel does not do that
+		}
+		name, _, _ := bytes.Cut(b[nameAt:size], []byte{0})
+		if e := (dirEntry{string(name), b[typeAt] == unix.DT_DIR}); e.name != "." && e.name != ".." {
+			list = append(list, e)
+		}
+		b = b[size:]
+	}
+	return list
 }
 
 // openOwned opens a directory after giving its owner all permissions.

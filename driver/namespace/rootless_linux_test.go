@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll/atolltest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // unprivilegedUser is the user of tests without privileges.
@@ -55,5 +56,6 @@ func TestRootless(t *testing.T) {
 		rerunUnprivileged(t, "TestRootless")
 		return
 	}
-	atolltest.Run(t, newDriver(t))
+	laws := atolltest.Laws()
+	atolltest.RunLaws(t, newDriver(t), testenv.Sample(t, laws, len(laws)/2, "ATOLL_LAWS")...) // the other half is that of TestDriver alone
 }

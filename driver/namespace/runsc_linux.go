@@ -79,9 +79,9 @@ func (d *Driver) extraRuntimes() []string {
 	return []string{runtimeRunsc}
 }
 
-// isolationName returns the name of a sandbox's isolation.
-func isolationName(r *record) string {
-	if r.Spec.Runtime == runtimeRunsc {
+// NameIsolation returns the kind of isolation of sandboxes with a runtime.
+func (d *Driver) NameIsolation(runtime string, _ atoll.Owner) string {
+	if runtime == runtimeRunsc {
 		return "gvisor"
 	}
 	return isolation

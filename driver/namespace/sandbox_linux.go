@@ -138,7 +138,7 @@ func (d *Driver) sandboxStatus(r *record) atoll.Status {
 // statusNow returns the status of a sandbox as its record and its process 1 are now.
 func (d *Driver) statusNow(r *record) atoll.Status {
 	s := atoll.Status{
-		ID: r.ID, Name: r.Spec.Name, Driver: d.Name(), State: r.State, Labels: r.Spec.Labels, Isolation: isolationName(r), Created: r.Created, Active: r.Created,
+		ID: r.ID, Name: r.Spec.Name, Driver: d.Name(), State: r.State, Labels: r.Spec.Labels, Isolation: d.NameIsolation(r.Spec.Runtime, r.Spec.Owner), Created: r.Created, Active: r.Created,
 	}
 	ready := atoll.Condition{Type: "ready", True: r.State == atoll.Running, Reason: string(r.State)}
 	if r.State == atoll.Stopped && r.Failure != "" {

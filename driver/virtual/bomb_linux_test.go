@@ -49,7 +49,7 @@ const (
 // processor for overtime. It runs a sample of the day, and all
 // of them with ATOLL_BOMBS=all.
 func TestBombsStayWithinTheLimit(t *testing.T) {
-	bombs := sampleCases(t, listBombs(), testenv.Rounds(t, 12, 40, ""))
+	bombs := testenv.Sample(t, listBombs(), testenv.Rounds(t, 12, 40, ""), "ATOLL_BOMBS")
 	testPeaks(t, bombs, func(script string) string { return script })
 }
 

@@ -16,7 +16,7 @@ import (
 // $ATOLL_RANDOM_BOMBS is how many; 20000 take about an hour. Their names are their seeds, which follow
 // from the day unless the variable is set.
 func TestRandomBombsStayWithinTheLimit(t *testing.T) {
-	r := sampleRand(t)
+	r := testenv.Random(t, "ATOLL_BOMBS_SEED")
 	if os.Getenv("ATOLL_RANDOM_BOMBS") != "" {
 		r = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	}

@@ -252,7 +252,7 @@ func TestHostile(t *testing.T) {
 		t.Skip("the race detector multiplies memory and time, which this test measures; it runs without")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(30))
-	for _, h := range sampleCases(t, hostile, testenv.Rounds(t, len(hostile), 40, "")) { // the logic tier runs all
+	for _, h := range testenv.Sample(t, hostile, testenv.Rounds(t, len(hostile), 40, ""), "ATOLL_BOMBS") { // the logic tier runs all
 		t.Run(h.name, func(t *testing.T) {
 			var problem string
 			for range 10 { // the machine may be busy with something else for a while, not always

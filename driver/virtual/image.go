@@ -34,12 +34,12 @@ var defaultEnv = []string{
 }
 
 // plainImage returns the image of a driver without extensions.
-var plainImage = sync.OnceValues(func() (*image, error) { return newImage(nil) })
+var plainImage = sync.OnceValues(func() (*image, error) { return newImage(nil, nil) })
 
-// newImage builds the image with a driver's extensions in /usr/local/bin.
-func newImage(extensions []shell.Extension) (*image, error) {
-	im := &image{programs: command.Programs(command.All())}
-	for name, run := range command.Programs([]command.Command{command.Curl()}) {
+// newImage builds the image with a driver's own commands, and its extensions in /usr/local/bin.
+func newImage(extensions []shell.Extension, commands []command.Command) (*image, error) {
+	im := &image{programs: command.Programs(append(command.All(), commands...))}
+	for name, run := range command.Programs(command.Network()) {
 		im.programs[name] = run
 	}
 	for name, run := range shell.Programs() {
@@ -50,7 +50,7 @@ func newImage(extensions []shell.Extension) (*image, error) {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(im.programs)) { // in order: inode numbers are the same in every process
-		if name == "curl" {
+		if name == "curl" || name == "wget" {
 			continue // only where there is a network
 		}
 		if err := f.WriteFile("/usr/bin/"+name, kernel.StubFile(name), 0o755); err != nil {

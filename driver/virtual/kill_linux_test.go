@@ -10,10 +10,10 @@ import (
 )
 
 func TestKillAtEveryStep(t *testing.T) {
-	atolltest.KillAtEveryStep(t, 8, func(_ testing.TB, dir string) atoll.Driver { return &virtual.Driver{Dir: dir} })
+	atolltest.KillAtEveryStep(t, 4, func(_ testing.TB, dir string) atoll.Driver { return &virtual.Driver{Dir: dir} })
 }
 
 func TestSealedKillAtEveryStep(t *testing.T) {
 	testenv.Real(t, "sealed")
-	atolltest.KillAtEveryStep(t, 8, func(_ testing.TB, dir string) atoll.Driver { return sealing{&virtual.Driver{Dir: dir}} })
+	atolltest.KillAtEveryStep(t, 4, func(_ testing.TB, dir string) atoll.Driver { return sealing{&virtual.Driver{Dir: dir}} })
 }

@@ -93,7 +93,7 @@ func TestCompatOnAMount(t *testing.T) {
 	for i := range indexes {
 		indexes[i] = i
 	}
-	indexes = sampleCases(t, indexes, testenv.Rounds(t, len(cases), 500, "")) // the logic tier runs all
+	indexes = testenv.Sample(t, indexes, testenv.Rounds(t, len(cases), 500, ""), "ATOLL_BOMBS") // the logic tier runs all
 	runForEach(len(indexes), func(n int) {
 		i := indexes[n]
 		c := cases[i]

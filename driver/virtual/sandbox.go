@@ -12,6 +12,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest/vt"
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell"
+	"github.com/atoll-sandbox/atoll/shell/command"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
@@ -90,7 +91,12 @@ func (s *Sandbox) makeInitialFiles() error {
 	if s.spec.Network.Mode == "" && len(s.spec.Network.Allow) == 0 || s.spec.Network.Mode == atoll.NetworkNone && len(s.spec.Network.Allow) == 0 {
 		return nil
 	}
-	return s.fs.WriteFile("/usr/bin/curl", kernel.StubFile("curl"), 0o755)
+	for _, c := range command.Network() {
+		if err := s.fs.WriteFile("/usr/bin/"+c.Name, kernel.StubFile(c.Name), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ID returns the sandbox's identifier.
@@ -216,8 +222,8 @@ func (s *Sandbox) statusLocked() atoll.Status {
 	return sandboxStatus(s.id, s.spec, s.created, s.active, sandboxState(s.stopped, s.paused))
 }
 
-func isolationOf(spec atoll.Spec) string {
-	if spec.Runtime == Sealed {
+func isolationOf(runtime string) string {
+	if runtime == Sealed {
 		return sealedIsolation
 	}
 	return isolation
@@ -225,7 +231,7 @@ func isolationOf(spec atoll.Spec) string {
 
 func sandboxStatus(id string, spec atoll.Spec, created, active time.Time, state atoll.State) atoll.Status {
 	st := atoll.Status{
-		ID: id, Name: spec.Name, Driver: "virtual", State: state, Labels: spec.Labels, Isolation: isolationOf(spec),
+		ID: id, Name: spec.Name, Driver: "virtual", State: state, Labels: spec.Labels, Isolation: isolationOf(spec.Runtime),
 		Created: created, Active: active,
 	}
 	ready := atoll.Condition{Type: "ready", True: true, Reason: "running", Since: created}

@@ -67,7 +67,15 @@ var (
 
 // isSealed reports whether a sandbox with this spec gets a worker.
 func (d *Driver) isSealed(spec *atoll.Spec) bool {
-	return spec.Runtime == Sealed || d.SealOthers && spec.Owner != atoll.Owner{} && spec.Owner != atoll.Local
+	return d.NameIsolation(spec.Runtime, spec.Owner) == sealedIsolation
+}
+
+// NameIsolation returns whether an owner's sandboxes with a runtime are in this process or in sealed ones.
+func (d *Driver) NameIsolation(runtime string, owner atoll.Owner) string {
+	if d.SealOthers && owner != (atoll.Owner{}) && owner != atoll.Local {
+		return sealedIsolation
+	}
+	return isolationOf(runtime)
 }
 
 // createSealed creates a sandbox in a worker. from, if not nil, saves the state with which it begins.

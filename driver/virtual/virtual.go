@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/helper"
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell"
+	"github.com/atoll-sandbox/atoll/shell/command/program"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
@@ -50,6 +51,10 @@ type Driver struct {
 	// Extensions are commands besides the built-in ones. One that has the name of a built-in
 	// command comes before it in $PATH.
 	Extensions []shell.Extension
+
+	// Commands are commands of this module besides those of every sandbox, which a program links only if it names
+	// them, such as [github.com/atoll-sandbox/atoll/shell/command/sqlite.Commands].
+	Commands []program.Command
 
 	// Policy is asked before each command runs; nil allows all.
 	Policy shell.Policy
@@ -103,6 +108,7 @@ func New() *Driver { return &Driver{} }
 var (
 	_ atoll.Driver           = (*Driver)(nil)
 	_ atoll.OwnerOpener      = (*Driver)(nil)
+	_ atoll.IsolationNamer   = (*Driver)(nil)
 	_ atoll.StatusReader     = (*Driver)(nil)
 	_ atoll.Sandbox          = (*Sandbox)(nil)
 	_ atoll.DirFS            = (*Sandbox)(nil)
@@ -170,10 +176,10 @@ var _ atoll.Checker = (*Driver)(nil)
 
 func (d *Driver) loadImage() (*image, error) {
 	d.once.Do(func() {
-		if len(d.Extensions) == 0 {
+		if len(d.Extensions)+len(d.Commands) == 0 {
 			d.img, d.err = plainImage()
 		} else {
-			d.img, d.err = newImage(d.Extensions)
+			d.img, d.err = newImage(d.Extensions, d.Commands)
 		}
 	})
 	return d.img, d.err

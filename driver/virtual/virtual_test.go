@@ -8,6 +8,7 @@ import (
 	"github.com/atoll-sandbox/atoll/atolltest"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -21,8 +22,14 @@ type withHelpers struct{ m *testing.M }
 // Run runs the tests.
 func (w withHelpers) Run() int { return helpertest.Main(w.m) }
 
-func TestInMemory(t *testing.T) { atolltest.Run(t, virtual.New()) }
+func TestInMemory(t *testing.T) {
+	testenv.Logic(t)
+	atolltest.Run(t, virtual.New())
+}
 
-func TestKept(t *testing.T) { atolltest.Run(t, &virtual.Driver{Dir: t.TempDir()}) }
+func TestKept(t *testing.T) {
+	testenv.Logic(t)
+	atolltest.Run(t, &virtual.Driver{Dir: t.TempDir()})
+}
 
 func BenchmarkVirtual(b *testing.B) { atolltest.Bench(b, virtual.New()) }

@@ -18,12 +18,13 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/internal/wire"
 	"github.com/atoll-sandbox/atoll/shell"
+	"github.com/atoll-sandbox/atoll/shell/command/program"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
 // RunWorker runs the process of a sealed sandbox, cmd/atoll-worker, until its parent has closed the
-// connections that the process has inherited.
-func RunWorker() error {
+// connections that the process has inherited. Its sandbox has the commands besides the usual ones.
+func RunWorker(commands []program.Command) error {
 	calls, err := inheritConn(parentFD)
 	if err != nil {
 		return err
@@ -32,7 +33,7 @@ func RunWorker() error {
 	if err != nil {
 		return err
 	}
-	w := &worker{driver: &Driver{LimitHeap: true, idle: idleList{keepLoaded: true}}}
+	w := &worker{driver: &Driver{LimitHeap: true, Commands: commands, idle: idleList{keepLoaded: true}}}
 	if err := w.prepare(); err != nil {
 		return err
 	}
@@ -138,10 +139,11 @@ func (w *worker) makeSandbox(ctx context.Context) error {
 
 // openPlace returns the place of the sandbox. The parent has the image if it is of the same version.
 func (w *worker) openPlace() *parentPlace {
-	if w.base.root != w.config.Base {
-		return &parentPlace{parent: w.parent}
+	p := &parentPlace{parent: w.parent, mounts: w.config.Spec.Mounts}
+	if w.base.root == w.config.Base {
+		p.base = w.base
 	}
-	return &parentPlace{parent: w.parent, base: w.base}
+	return p
 }
 
 // newSandbox makes the sandbox from the image or from what a fork begins with.

@@ -55,7 +55,7 @@ func (d *Driver) startWorker() (*workerProcess, error) {
 	}
 	w := &workerProcess{conn: served, mounts: true, assigned: make(chan workerConfig, 1), ended: make(chan struct{})}
 	start := func() error {
-		w.cmd = exec.Command(path)
+		w.cmd = exec.Command(path) //nolint:noctx // it outlives this call
 		w.cmd.Env, w.cmd.Dir, w.cmd.Stderr = []string{}, "/", &w.stderr
 		w.cmd.ExtraFiles = []*os.File{theirServed, theirCalls}
 		w.cmd.SysProcAttr = workerAttr(w.mounts)
@@ -196,7 +196,7 @@ func (w *workerProcess) reason() error {
 		return fmt.Errorf("%w: the sandbox's process made a forbidden system call and was ended", atoll.ErrDenied)
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return fmt.Errorf("%w: the sandbox's process has ended (%v): %.200q", atoll.ErrUnavailable, w.exit, line)
+	return fmt.Errorf("%w: the sandbox's process has ended (%v): %.200q", atoll.ErrUnavailable, w.exit, line) //nolint:errorlint // its status is for people
 }
 
 // workerPool starts workers before they are needed.

@@ -124,8 +124,9 @@ type nameQuestion struct {
 // parentPlace is the place of a sandbox as its worker sees it.
 type parentPlace struct {
 	parent *guest.Client
-	fork   string      // the place of a fork; empty: the sandbox's own
-	base   *sharedBase // what the parent has stored for all sandboxes; nil: nothing
+	fork   string        // the place of a fork; empty: the sandbox's own
+	base   *sharedBase   // what the parent has stored for all sandboxes; nil: nothing
+	mounts []atoll.Mount // of the sandbox, with the paths that this process has for their directories
 
 	unlocked <-chan struct{} // closed when the parent has answered the last unlock; nil: there was none
 
@@ -184,7 +185,9 @@ func (p *parentPlace) read() (record, []atoll.Result, error) {
 		return record{}, nil, errNoAnswer
 	}
 	p.forget()
-	return *a.Old, a.Past, nil
+	r := *a.Old
+	r.Spec.Mounts = p.mounts
+	return r, a.Past, nil
 }
 
 // errNoAnswer reports an answer without its content.

@@ -94,6 +94,9 @@ func (s *Server) removeDeadTurns(d *turn.Registry) {
 		if r, err := d.Get(i.Owner, id); !errors.Is(err, atoll.ErrNotFound) && (err != nil || r.State != turn.Finished) {
 			continue // the turn is in progress
 		}
+		if used, err := usedByTurn(d, i); used || err != nil {
+			continue // a later turn of the chat is
+		}
 		sb, err := all.Open(ctx, i.ID)
 		if err == nil {
 			err = sb.Destroy(ctx)
@@ -102,6 +105,26 @@ func (s *Server) removeDeadTurns(d *turn.Registry) {
 			s.log.WarnContext(ctx, "remove sandbox of a dead turn", "id", i.ID, "turn", id, "err", err)
 		}
 	}
+}
+
+// usedByTurn reports whether a turn that has not ended works in a sandbox: later turns of a chat may work in that of the first one.
+func usedByTurn(d *turn.Registry, i atoll.Info) (bool, error) {
+	all, err := d.List(i.Owner, turn.Filter{Chat: i.Labels[assistant.ChatLabel]})
+	return slices.ContainsFunc(all, func(r agent.Record) bool { return r.Sandbox == i.ID && r.State != turn.Finished }), err
+}
+
+// endIdleAgents ends the agents of a caller that wait for the next turn of their chats, for what they have in use. It returns whether
+// there were any.
+func (s *Server) endIdleAgents(ctx context.Context, a *fleet.Account) bool {
+	if !s.agentsUsed.Load() {
+		return false
+	}
+	has, err := s.agents()
+	if err != nil {
+		return false
+	}
+	n, err := has.Pipeline.EndIdle(ctx, a.Caller().Owner)
+	return n > 0 && err == nil
 }
 
 // resumeTurns continues the turns that another server has left.
@@ -127,7 +150,7 @@ func (s *Server) closeTurns(ctx context.Context) error {
 	if err != nil {
 		return nil //nolint:nilerror // there is nothing to close
 	}
-	return a.Turns.Close(ctx)
+	return errors.Join(a.Turns.Close(ctx), a.Pipeline.Close(ctx))
 }
 
 // registerAgents registers the list of agents.

@@ -19,9 +19,11 @@ func (s *Server) newAPI() huma.API {
 	config := huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
-			Info: &huma.Info{Title: "atoll", Version: s.opts.Version,
+			Info: &huma.Info{
+				Title: "atoll", Version: s.opts.Version,
 				Description: "Computers for agents: sandboxes, their commands and files, workspaces, events. " +
-					"Durations are nanoseconds, sizes bytes, times RFC 3339. Every error is a problem of RFC 9457; its kind is for programs."},
+					"Durations are nanoseconds, sizes bytes, times RFC 3339. Every error is a problem of RFC 9457; its kind is for programs.",
+			},
 			Components: &huma.Components{
 				Schemas:         newSchemas(),
 				SecuritySchemes: map[string]*huma.SecurityScheme{"token": {Type: "http", Scheme: "bearer", Description: "Created by POST /v1/tokens or 'atoll token create'."}},
@@ -43,15 +45,17 @@ var tags = []*huma.Tag{
 	{Name: "snapshots", Description: "states to restore or to fork"},
 	{Name: "commands", Description: "programs that run in sandboxes"},
 	{Name: "files", Description: "files of sandboxes and workspaces"},
+	{Name: "changes", Description: "what has changed in git repositories of sandboxes"},
 	{Name: "network", Description: "network rules of sandboxes, and the log of their connections"},
 	{Name: "routes", Description: "host names of ports, and links to them"},
 	{Name: "images", Description: "root file systems of sandboxes"},
 	{Name: "workspaces", Description: "files that outlive sandboxes"},
-	{Name: "disks", Description: "kept disks of destroyed sandboxes"},
+	{Name: "disks", Description: "persistent disks of destroyed sandboxes"},
 	{Name: "agents", Description: "coding agents in sandboxes, assistants, and their turns"},
 	{Name: "tokens", Description: "API tokens and quotas"},
 	{Name: "pools", Description: "warm pools of ready sandboxes"},
 	{Name: "events", Description: "events and the audit"},
+	{Name: "webhooks", Description: "addresses that events are sent to"},
 	{Name: "server", Description: "the server itself"},
 }
 

@@ -95,8 +95,10 @@ func (s *Server) importArchive(q *fileRequest) error {
 		}
 		r = zip
 	default:
-		return &requestError{status: http.StatusUnsupportedMediaType, kind: "invalid", header: http.Header{"Accept-Encoding": {"gzip"}},
-			detail: fmt.Sprintf("Content-Encoding %q: must be gzip or absent", shorten(e))}
+		return &requestError{
+			status: http.StatusUnsupportedMediaType, kind: "invalid", header: http.Header{"Accept-Encoding": {"gzip"}},
+			detail: fmt.Sprintf("Content-Encoding %q: must be gzip or absent", shorten(e)),
+		}
 	}
 	return q.writeDone(q.store.Import(q.r.Context(), q.path, r))
 }

@@ -52,7 +52,7 @@ func (s *Server) listAssistants(ctx context.Context, a *fleet.Account) ([]agent.
 
 // infoOf returns the public description of an assistant.
 func infoOf(a *assistant.Assistant) agent.AssistantInfo {
-	i := agent.AssistantInfo{ID: a.ID, Name: a.Name, Description: a.Description, Connector: a.Connector, Model: a.Options.Model}
+	i := agent.AssistantInfo{ID: a.ID, Name: a.Name, Description: a.Description, Connector: a.Connector, Model: a.Options.Model, Problem: a.Problem}
 	if info, err := os.Stat(a.Source); err == nil {
 		i.Created = info.ModTime().Unix()
 	}

@@ -98,8 +98,10 @@ func (s *Server) authenticateCall(r *http.Request, c *call) error {
 func (s *Server) checkOrigin(r *http.Request) error {
 	own := s.isOwnHost(r.Host)
 	if !own && isLoopback(r) {
-		return &requestError{status: http.StatusMisdirectedRequest, kind: "denied",
-			detail: fmt.Sprintf("host %q: not a host name of this server; add it to the server's configuration", r.Host)}
+		return &requestError{
+			status: http.StatusMisdirectedRequest, kind: "denied",
+			detail: fmt.Sprintf("host %q: not a host name of this server; add it to the server's configuration", r.Host),
+		}
 	}
 	origins := r.Header.Values("Origin")
 	if len(origins) == 0 {
@@ -111,8 +113,10 @@ func (s *Server) checkOrigin(r *http.Request) error {
 		}
 		u, err := url.Parse(origin)
 		if err != nil || u.Host == "" || !own || !strings.EqualFold(u.Host, r.Host) {
-			return &requestError{status: http.StatusForbidden, kind: "denied",
-				detail: fmt.Sprintf("origin %q: web pages of this origin may not call the server", origin)}
+			return &requestError{
+				status: http.StatusForbidden, kind: "denied",
+				detail: fmt.Sprintf("origin %q: web pages of this origin may not call the server", origin),
+			}
 		}
 	}
 	return nil

@@ -15,8 +15,10 @@ func TestStrangers(t *testing.T) {
 	s := newSite(t, Options{Limits: Limits{WrongTokens: -1}})
 	good := s.token
 	s.token = ""
-	paths := []string{"/", "/v1/info", "/v1/sandboxes", "/v1/sandboxes/nope", "/v1/nope", "/v1/events", "/v1/tokens", "/metrics", "/openapi.json", "/openapi.yaml",
-		"/v1/sandboxes?token=" + good, "/v1/sandboxes?access_token=" + good, "/docs", "/schemas/Info.json", "/debug/pprof/"}
+	paths := []string{
+		"/", "/v1/info", "/v1/sandboxes", "/v1/sandboxes/nope", "/v1/nope", "/v1/events", "/v1/tokens", "/metrics", "/openapi.json", "/openapi.yaml",
+		"/v1/sandboxes?token=" + good, "/v1/sandboxes?access_token=" + good, "/docs", "/schemas/Info.json", "/debug/pprof/",
+	}
 	var want string
 	for _, path := range paths {
 		for _, auth := range []string{"", "Bearer", "Bearer ", "Bearer wrong", "Basic " + good, good, "Bearer " + good + "x", "Bearer " + strings.ToUpper(good), "Bearer " + good + " " + good} {

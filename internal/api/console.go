@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/api/web"
+	"github.com/atoll-sandbox/atoll/internal/preview"
 )
 
 // consolePath is the path of the web console.
@@ -19,9 +20,14 @@ func isConsole(r *http.Request) bool {
 	return strings.HasPrefix(r.URL.Path, consolePath) || r.URL.Path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html")
 }
 
-// newConsole returns the handler of requests for which isConsole is true.
-func newConsole() http.Handler {
-	page := http.StripPrefix(consolePath, web.Handler())
+// newConsole returns the handler of requests for which isConsole is true. The console may frame the ports of
+// sandboxes of routes, if it is not nil.
+func newConsole(routes *preview.Registry) http.Handler {
+	var frames []string
+	if routes != nil {
+		frames = routes.Address.Origins()
+	}
+	page := http.StripPrefix(consolePath, web.Handler(frames...))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
 			http.Redirect(w, r, consolePath, http.StatusFound)

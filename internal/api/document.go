@@ -182,7 +182,7 @@ func (stateChoice) Schema(huma.Registry) *huma.Schema {
 
 // Schema returns the schema of scopes.
 func (scopeChoice) Schema(huma.Registry) *huma.Schema {
-	return enumSchema(atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeHost, atoll.ScopeAdmin)
+	return enumSchema(atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeHost, atoll.ScopeOperate, atoll.ScopeAdmin)
 }
 
 // Schema returns the schema of lifecycle policies.

@@ -636,10 +636,19 @@ func TestE2BSandboxesOfOthers(t *testing.T) {
 // FuzzE2B: whatever is sent, the answer is no internal error, and another owner's sandbox stays.
 func FuzzE2B(f *testing.F) {
 	for _, seed := range [][3]string{
-		{"POST", "/v2/sandboxes", `{"templateID":"base"}`}, {"GET", "/v2/sandboxes?metadata=a%253Db&limit=1", ""}, {"POST", "/process.Process/Start", frame(`{"process":{"cmd":"true"}}`)},
-		{"POST", "/process.Process/Connect", frame(`{"process":{"pid":1}}`)}, {"POST", "/filesystem.Filesystem/ListDir", `{"path":"/","depth":1}`}, {"GET", "/files?path=/etc", ""},
-		{"POST", "/files?path=x", "data"}, {"POST", "/v3/templates", `{"name":"a:b"}`}, {"PUT", "/sandboxes/x/network", `{"allowOut":["a"]}`}, {"POST", "/contexts", `{}`},
-		{"POST", "/execute", `{"code":"1"}`}, {"POST", "/filesystem.Filesystem/Move", `{"source":"a","destination":"b"}`}, {"POST", "/volumes", `{"name":"v"}`},
+		{"POST", "/v2/sandboxes", `{"templateID":"base"}`},
+		{"GET", "/v2/sandboxes?metadata=a%253Db&limit=1", ""},
+		{"POST", "/process.Process/Start", frame(`{"process":{"cmd":"true"}}`)},
+		{"POST", "/process.Process/Connect", frame(`{"process":{"pid":1}}`)},
+		{"POST", "/filesystem.Filesystem/ListDir", `{"path":"/","depth":1}`},
+		{"GET", "/files?path=/etc", ""},
+		{"POST", "/files?path=x", "data"},
+		{"POST", "/v3/templates", `{"name":"a:b"}`},
+		{"PUT", "/sandboxes/x/network", `{"allowOut":["a"]}`},
+		{"POST", "/contexts", `{}`},
+		{"POST", "/execute", `{"code":"1"}`},
+		{"POST", "/filesystem.Filesystem/Move", `{"source":"a","destination":"b"}`},
+		{"POST", "/volumes", `{"name":"v"}`},
 	} {
 		f.Add(seed[0], seed[1], seed[2], true)
 		f.Add(seed[0], seed[1], seed[2], false)

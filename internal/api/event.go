@@ -33,7 +33,7 @@ func (s *Server) registerEvents(api huma.API) {
 			queryParam("since", "string", "Only events not older than this time (RFC 3339)."),
 			repeatedParam("type", "Only events of these types, at most 32: sandbox.running, sandbox.*"),
 			queryParam("object", "string", "Only events of this sandbox (id or name) or workspace."),
-			queryParam("all_owners", "boolean", "Include all owners; needs the scope admin."),
+			queryParam("all_owners", "boolean", "Include all owners; needs the scope operate."),
 			queryParam("follow", "boolean", "Wait for new events (the default); false: a JSON list."),
 			queryParam("stats", "integer", "Send the resource usage of your running sandboxes too, every so many seconds, 1 to 60, as events sandbox.stats, which are not stored and have no id."),
 			{Name: "Last-Event-ID", In: "header", Description: "The id of the last event received.", Schema: &huma.Schema{Type: "integer"}},

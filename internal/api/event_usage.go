@@ -52,33 +52,50 @@ func sendUsage(ctx context.Context, a *fleet.Account, object string, out *sseStr
 		if object != "" && object != info.ID && object != info.Name {
 			continue
 		}
-		st, err := readUsage(ctx, a, info.ID)
+		st, rate, err := readUsage(ctx, a, info.ID)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
 			continue
 		}
-		if err := out.send("", usageType, usageEvent(info, st)); err != nil {
+		if err := out.send("", usageType, usageEvent(info, st, rate)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func readUsage(ctx context.Context, a *fleet.Account, id string) (atoll.Stats, error) {
+// rateWindow is the time over which the traffic of a sandbox is averaged.
+const rateWindow = 30 * time.Second
+
+// readUsage returns the resource usage of a sandbox, and the bytes per second that it has sent and received of
+// late; negative: unknown.
+func readUsage(ctx context.Context, a *fleet.Account, id string) (st atoll.Stats, rate int64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, usageTimeout, atoll.ErrTimeout)
 	defer cancel()
 	sb, err := a.Open(ctx, id)
 	if err != nil {
-		return atoll.Stats{}, err
+		return st, 0, err
 	}
-	return atoll.StatsOf(ctx, sb)
+	if st, err = atoll.StatsOf(ctx, sb); err != nil {
+		return st, 0, err
+	}
+	series, err := sb.UsageSeries(ctx, time.Now().Add(-rateWindow), time.Time{})
+	if err != nil || len(series.Samples) == 0 || series.Interval == 0 {
+		return st, -1, err
+	}
+	for _, s := range series.Samples {
+		rate += s.Sent + s.Received
+	}
+	first, last := series.Samples[0].Time, series.Samples[len(series.Samples)-1].Time
+	seconds := int64(last.Sub(first)/time.Second) + int64(series.Interval) // a slow sandbox is sampled less often
+	return st, rate / seconds, nil
 }
 
-// usageEvent returns the event for the usage st of a sandbox.
-func usageEvent(info atoll.Info, st atoll.Stats) atoll.Event {
-	return atoll.Event{
+// usageEvent returns the event for the usage st of a sandbox; rate: see readUsage.
+func usageEvent(info atoll.Info, st atoll.Stats, rate int64) atoll.Event {
+	e := atoll.Event{
 		Time: time.Now(), Type: usageType, Owner: info.Owner, Object: info.ID, Name: info.Name,
 		Data: map[string]string{
 			"cpu_time":    strconv.FormatInt(int64(st.CPUTime), 10), // nanoseconds
@@ -87,4 +104,8 @@ func usageEvent(info atoll.Info, st atoll.Stats) atoll.Event {
 			"processes":   strconv.Itoa(st.Processes),
 		},
 	}
+	if rate >= 0 {
+		e.Data["network_rate"] = strconv.FormatInt(rate, 10) // bytes per second
+	}
+	return e
 }

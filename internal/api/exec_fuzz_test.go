@@ -120,7 +120,8 @@ func FuzzHostileClient(f *testing.F) {
 		script(start, start), script("\x03{\"start\":{\"args\":[\"x\"],\"detach\":true}}", "\x03{\"detach\":true}"), script("\x00"), script(""), script("\x03{}"),
 		script("\x03{\"start\":{\"args\":[\"x\"],\"process\":\"p\",\"keep\":true}}", "\x00input"), script("\x03{\"start\":{\"args\":[\"x\"],\"process\":\"p\",\"keep\":true},\"resume\":{\"stdout\":-1}}", "\x00input"),
 		script("\x03{\"start\":{\"args\":[\"x\"]},\"resume\":{}}"),
-		script("\x03{\"start\":{\"args\":[\"x\"],\"stdin\":\"aGk=\",\"tty\":{}}}"), script(start, "\x00"+strings.Repeat("x", 40_000)), script(start, "\x07"), {0xff},
+		script("\x03{\"start\":{\"args\":[\"x\"],\"stdin\":\"aGk=\",\"tty\":{}}}"), script(start, "\x00"+strings.Repeat("x", 40_000)), script(start, "\x07"),
+		{0xff},
 	} {
 		f.Add(s, int64(0))
 		f.Add(s, int64(10))

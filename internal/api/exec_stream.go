@@ -296,7 +296,7 @@ func (e *execStream) run(c *wire.Command) (*wire.Exit, error) {
 		cmd.Timeout = 0 // the guest has the rest
 		exit, err = e.sb.ResumeExec(e.ctx, cmd, atoll.Resumption{Stdout: e.resume.Stdout, Stderr: e.resume.Stderr, Stdin: e.continueInput})
 		if errors.Is(err, atoll.ErrNotFound) { // of the command, not of the sandbox
-			err = fmt.Errorf("%w: the connection was lost, and the command can't be continued: %v", atoll.ErrUnavailable, err) //nolint:errorlint // see above
+			err = &atoll.Error{Op: wire.OpResumeExec, ID: e.sb.ID(), Err: err}
 		}
 	}
 	e.count(exit, err)

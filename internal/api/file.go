@@ -87,22 +87,34 @@ func (s *Server) registerFiles(api huma.API) {
 		return &huma.Param{Name: name, In: "header", Description: doc, Schema: &huma.Schema{Type: "string"}}
 	}
 	routes := []fileRoute{
-		{id: "read-%sfile", method: http.MethodGet, path: "/files", summary: "Read a file", f: (*Server).readFile, answer: "application/octet-stream",
+		{
+			id: "read-%sfile", method: http.MethodGet, path: "/files", summary: "Read a file", f: (*Server).readFile, answer: "application/octet-stream",
 			doc:    "Supports the ranges and conditions of RFC 9110.",
-			params: []*huma.Param{header("Range", "bytes=FIRST-LAST, bytes=FIRST- or bytes=-LENGTH"), header("If-None-Match", "the ETag of the client's copy")}, errors: []int{412, 416}},
-		{id: "write-%sfile", method: http.MethodPut, path: "/files", summary: "Write a file", status: http.StatusNoContent, f: (*Server).writeFile, mode: true, body: "application/octet-stream",
+			params: []*huma.Param{header("Range", "bytes=FIRST-LAST, bytes=FIRST- or bytes=-LENGTH"), header("If-None-Match", "the ETag of the client's copy")}, errors: []int{412, 416},
+		},
+		{
+			id: "write-%sfile", method: http.MethodPut, path: "/files", summary: "Write a file", status: http.StatusNoContent, f: (*Server).writeFile, mode: true, body: "application/octet-stream",
 			doc:    "Atomic: readers see the old content until the new one is complete. The directory must exist.",
-			params: []*huma.Param{header("If-None-Match", "*: only if the file does not exist yet")}, errors: []int{412, 507}},
+			params: []*huma.Param{header("If-None-Match", "*: only if the file does not exist yet")}, errors: []int{412, 507},
+		},
 		{id: "remove-%sfile", method: http.MethodDelete, path: "/files", summary: "Remove a file or directory with everything in it", status: http.StatusNoContent, f: (*Server).removeFile},
-		{id: "get-%sfile-info", method: http.MethodGet, path: "/files/info", summary: "Describe a file; a final symbolic link is not followed", f: (*Server).statFile,
-			answer: "application/json", schema: reflect.TypeFor[wire.FileInfo]()},
-		{id: "list-%sdirectory", method: http.MethodGet, path: "/files/list", summary: "List a directory, sorted by name", f: (*Server).listFiles,
-			answer: "application/json", schema: reflect.TypeFor[wire.List[wire.FileInfo]]()},
+		{
+			id: "get-%sfile-info", method: http.MethodGet, path: "/files/info", summary: "Describe a file; a final symbolic link is not followed", f: (*Server).statFile,
+			answer: "application/json", schema: reflect.TypeFor[wire.FileInfo](),
+		},
+		{
+			id: "list-%sdirectory", method: http.MethodGet, path: "/files/list", summary: "List a directory, sorted by name", f: (*Server).listFiles,
+			answer: "application/json", schema: reflect.TypeFor[wire.List[wire.FileInfo]](),
+		},
 		{id: "make-%sdirectory", method: http.MethodPost, path: "/files/directory", summary: "Create a directory and its missing parents", status: http.StatusNoContent, f: (*Server).makeDirectory, mode: true},
-		{id: "export-%sarchive", method: http.MethodGet, path: "/archive", summary: "Export a file or directory as a tar stream", f: (*Server).exportArchive, answer: "application/x-tar",
-			doc: "Compressed if Accept-Encoding has gzip. A stream that fails ends with the trailer " + wire.FailureTrailer + ", a problem, if the request has TE: trailers."},
-		{id: "import-%sarchive", method: http.MethodPut, path: "/archive", summary: "Unpack a tar stream into a directory, which is created if it is missing", status: http.StatusNoContent,
-			doc: "It may be compressed with gzip (Content-Encoding).", f: (*Server).importArchive, body: "application/x-tar", errors: []int{415, 507}},
+		{
+			id: "export-%sarchive", method: http.MethodGet, path: "/archive", summary: "Export a file or directory as a tar stream", f: (*Server).exportArchive, answer: "application/x-tar",
+			doc: "Compressed if Accept-Encoding has gzip. A stream that fails ends with the trailer " + wire.FailureTrailer + ", a problem, if the request has TE: trailers.",
+		},
+		{
+			id: "import-%sarchive", method: http.MethodPut, path: "/archive", summary: "Unpack a tar stream into a directory, which is created if it is missing", status: http.StatusNoContent,
+			doc: "It may be compressed with gzip (Content-Encoding).", f: (*Server).importArchive, body: "application/x-tar", errors: []int{415, 507},
+		},
 	}
 	for _, at := range fileRoots {
 		for i := range routes {
@@ -311,8 +323,10 @@ func checkRange(r *http.Request, size int64) error {
 		return nil
 	}
 	if r.Header.Get("If-Range") == "" && (suffix && to == 0 || whole && from >= size) {
-		return &requestError{status: http.StatusRequestedRangeNotSatisfiable, kind: "invalid", header: http.Header{"Content-Range": {fmt.Sprintf("bytes */%d", size)}},
-			detail: fmt.Sprintf("Range %q: the file has %d bytes", shorten(text), size)}
+		return &requestError{
+			status: http.StatusRequestedRangeNotSatisfiable, kind: "invalid", header: http.Header{"Content-Range": {fmt.Sprintf("bytes */%d", size)}},
+			detail: fmt.Sprintf("Range %q: the file has %d bytes", shorten(text), size),
+		}
 	}
 	return nil
 }
@@ -373,7 +387,7 @@ func (s *Server) statFile(q *fileRequest) error {
 	if err != nil {
 		return err
 	}
-	return sendJSON(q.w, wire.InfoOf(info, linkTarget(info)))
+	return sendJSON(q.w, wire.InfoOf(info, wire.LinkTarget(info)))
 }
 
 // listFiles answers with the entries of a directory.
@@ -384,23 +398,9 @@ func (s *Server) listFiles(q *fileRequest) error {
 	}
 	l := wire.List[wire.FileInfo]{Items: make([]wire.FileInfo, 0, len(infos))}
 	for _, info := range infos {
-		l.Items = append(l.Items, wire.InfoOf(info, linkTarget(info)))
+		l.Items = append(l.Items, wire.InfoOf(info, wire.LinkTarget(info)))
 	}
 	return sendJSON(q.w, l)
-}
-
-// linkTarget returns the target of a symbolic link, if it is known.
-func linkTarget(info fs.FileInfo) string {
-	if info.Mode().Type() != fs.ModeSymlink {
-		return ""
-	}
-	switch known := info.Sys().(type) {
-	case *tar.Header:
-		return known.Linkname
-	case interface{ Linkname() string }:
-		return known.Linkname()
-	}
-	return ""
 }
 
 // sandboxFiles are the files of a sandbox, with fallbacks for what the driver does not support.

@@ -76,8 +76,10 @@ func FuzzServer(f *testing.F) {
 // calls: one that may do what owners do, one that may only look.
 func fuzzed(f *testing.F) (h http.Handler, tokens []string) {
 	home := f.TempDir()
-	fl, err := fleet.Open(f.Context(), fleet.Options{Home: home, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}},
-		Quota: atoll.Quota{Sandboxes: 5, Workspaces: 5, Processes: 5}})
+	fl, err := fleet.Open(f.Context(), fleet.Options{
+		Home: home, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}},
+		Quota: atoll.Quota{Sandboxes: 5, Workspaces: 5, Processes: 5},
+	})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -120,8 +122,10 @@ func fuzzRequest(method, target, header, body string) *http.Request {
 	if err != nil || method == "" || strings.ContainsAny(method, " \r\n\t") || u.Host != "" || u.Opaque != "" {
 		return nil
 	}
-	r := (&http.Request{Method: method, URL: u, RequestURI: target, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header),
-		Host: "127.0.0.1", RemoteAddr: "127.0.0.1:1", Body: http.NoBody}).WithContext(context.Background())
+	r := (&http.Request{
+		Method: method, URL: u, RequestURI: target, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: make(http.Header),
+		Host: "127.0.0.1", RemoteAddr: "127.0.0.1:1", Body: http.NoBody,
+	}).WithContext(context.Background())
 	for line := range strings.Lines(header) {
 		k, v, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
 		if !ok || k == "" || strings.ContainsAny(k, " \t") || strings.ContainsAny(v, "\x00\r\n") {

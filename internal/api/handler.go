@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/atoll-sandbox/atoll/internal/api/daytona"
@@ -70,12 +71,33 @@ func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// logRequest logs a request at debug level.
+// frequentRoutes are changes that are logged at debug level, as what only reads: there can be thousands a second, and
+// the audit has them.
+var frequentRoutes = []string{
+	"POST /v1/sandboxes/{id}/exec",
+	"POST /v1/sandboxes/{id}/terminals/{terminal}/input",
+	"POST /v1/sandboxes/{id}/processes/{process}/signal",
+	"PUT /v1/sandboxes/{id}/files",
+	"PUT /v1/workspaces/{name}/files",
+	"POST /mcp",
+}
+
+// logLevel returns the level at which a request is logged: info for a change by a caller, debug for all others.
+func logLevel(c *call) slog.Level {
+	method, _, _ := strings.Cut(c.pattern, " ")
+	if c.account == nil || !slices.Contains([]string{"POST", "PUT", "PATCH", "DELETE"}, method) || slices.Contains(frequentRoutes, c.pattern) {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
+// logRequest logs a request, with the id that its answer and its problem have.
 func (s *Server) logRequest(r *http.Request, c *call, out *responseWriter, took time.Duration) {
-	if !s.log.Enabled(r.Context(), slog.LevelDebug) {
+	level := logLevel(c)
+	if !s.log.Enabled(r.Context(), level) {
 		return
 	}
-	s.log.DebugContext(r.Context(), "request", "id", c.id, "method", r.Method, "route", c.pattern, "status", out.status,
+	s.log.Log(r.Context(), level, "request", "id", c.id, "method", r.Method, "route", c.pattern, "status", out.status,
 		"bytes", out.written, "took", took, "owner", c.caller.Owner.String(), "token", c.caller.Token)
 }
 
@@ -174,11 +196,15 @@ func (s *Server) routeError(h http.Handler, r *http.Request) error {
 	h.ServeHTTP(seen, r)
 	if seen.status == http.StatusMethodNotAllowed {
 		allow := seen.header.Get("Allow")
-		return &requestError{status: seen.status, kind: "unsupported", header: http.Header{"Allow": {allow}},
-			detail: fmt.Sprintf("%s %s: allowed for this path: %s", r.Method, r.URL.Path, allow)}
+		return &requestError{
+			status: seen.status, kind: "unsupported", header: http.Header{"Allow": {allow}},
+			detail: fmt.Sprintf("%s %s: allowed for this path: %s", r.Method, r.URL.Path, allow),
+		}
 	}
-	return &requestError{status: http.StatusNotFound, kind: "not_found",
-		detail: fmt.Sprintf("%s: no such path; /openapi.json lists all paths", r.URL.Path)}
+	return &requestError{
+		status: http.StatusNotFound, kind: "not_found",
+		detail: fmt.Sprintf("%s: no such path; /openapi.json lists all paths", r.URL.Path),
+	}
 }
 
 // statusRecorder is a ResponseWriter that records only the status.

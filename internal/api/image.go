@@ -2,9 +2,11 @@ package api
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -33,7 +35,7 @@ func (s *Server) registerImages(api huma.API) {
 		return listReply(a.Images(ctx, in.Driver))
 	})
 	registerJSON(s, api, huma.Operation{
-		OperationID: "remove-image", Method: http.MethodDelete, Path: "/v1/images", Tags: noun, Summary: "Remove an image; needs the scope admin", Errors: []int{404, 409, 501},
+		OperationID: "remove-image", Method: http.MethodDelete, Path: "/v1/images", Tags: noun, Summary: "Remove an image; needs the scope operate", Errors: []int{404, 409, 501},
 	}, func(ctx context.Context, a *fleet.Account, in *removeImage) (*noBody, error) {
 		return emptyReply(a.RemoveImage(ctx, in.Driver, in.Ref))
 	})
@@ -44,7 +46,7 @@ func (s *Server) registerImages(api huma.API) {
 // events.
 func (s *Server) registerImageSources(api huma.API) {
 	noun := []string{"images"}
-	const doc = "Server-sent events: progress, and at the end image with the result, or problem. It needs the scope admin."
+	const doc = "Server-sent events: progress, and at the end image with the result, or problem. It needs the scope operate."
 	events := func() map[string]*huma.Response {
 		return map[string]*huma.Response{"200": {Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}}}}
 	}
@@ -83,8 +85,10 @@ func (s *Server) registerImageSources(api huma.API) {
 	s.registerRaw(api, huma.Operation{
 		OperationID: "build-image", Method: http.MethodPost, Path: "/v1/images/build", Tags: noun,
 		Summary: "Build an image from a tar stream with a Dockerfile and its build context", Description: doc,
-		Parameters: []*huma.Param{ref, driver, queryParam("dockerfile", "string", "The path of the Dockerfile in the stream."), queryParam("network", "string", "The network mode of the build."),
-			repeatedParam("arg", "Build arguments, each NAME=VALUE.")},
+		Parameters: []*huma.Param{
+			ref, driver, queryParam("dockerfile", "string", "The path of the Dockerfile in the stream."), queryParam("network", "string", "The network mode of the build."),
+			repeatedParam("arg", "Build arguments, each NAME=VALUE."),
+		},
 		RequestBody: tar, Responses: events(), Errors: []int{501, 507},
 	}, func(w http.ResponseWriter, r *http.Request, a *fleet.Account) error {
 		q := newQuery(r.URL.Query())
@@ -101,9 +105,11 @@ func (s *Server) registerImageSources(api huma.API) {
 
 // streamImage answers with progress events, while the request's body may still be read.
 func (s *Server) streamImage(w http.ResponseWriter, r *http.Request, f func(context.Context, func(atoll.Progress)) (atoll.Image, error)) error {
-	if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+	control := http.NewResponseController(w)
+	if err := control.EnableFullDuplex(); err != nil {
 		return err
 	}
+	defer drainBody(control, r.Body)
 	return s.streamEvents(w, r, "images", func(ctx context.Context, out *sseStream) error {
 		image, err := f(ctx, func(p atoll.Progress) { _ = out.send("", "progress", p) }) // ctx ends when the client is gone
 		if err != nil {
@@ -111,6 +117,21 @@ func (s *Server) streamImage(w http.ResponseWriter, r *http.Request, f func(cont
 		}
 		return out.send("", "image", image)
 	})
+}
+
+// drainTime limits how long the rest of a request is read.
+const drainTime = 5 * time.Second
+
+// drainBody reads the rest of the body of a request that is answered while it is read. net/http watches a connection from the
+// end of a body on. If it finds the end itself, after the handler, it does not stop that (Go 1.26), and panics at the
+// connection's next request. A body that takes too long costs its connection.
+func drainBody(control *http.ResponseController, body io.Reader) {
+	if err := control.SetReadDeadline(time.Now().Add(drainTime)); err != nil {
+		return
+	}
+	if _, err := io.Copy(io.Discard, body); err == nil {
+		_ = control.SetReadDeadline(time.Time{}) // the connection is then broken
+	}
 }
 
 // readPairs reads a repeated parameter, each NAME=VALUE.

@@ -33,8 +33,8 @@ type town struct {
 	admin *fleet.Account
 	alice *client.Client
 
-	box, file, snapshot, process, space, token, pool, turn string // what alice has
-	mallory, expired, revoked                              string // tokens
+	box, file, snapshot, process, space, token, pool, turn, hook string // what alice has
+	mallory, expired, revoked                                    string // tokens
 }
 
 func newTown(t *testing.T) *town {
@@ -125,6 +125,9 @@ func (w *town) settle(ctx context.Context, hers atoll.Token) {
 	cfg.Workspaces = []atoll.WorkspaceMount{{Workspace: "vault"}}
 	sb, err := w.alice.CreateSandbox(ctx, cfg)
 	must(err)
+	hook, err := w.alice.CreateWebhook(ctx, atoll.Webhook{URL: "https://hooks.secret.test/", Name: "vaulthook"})
+	must(err)
+	w.hook = hook.ID
 	w.box, w.space, w.token, w.file, w.pool = sb.ID(), "vault", hers.ID, "/secret.txt", "stock"
 	must(atoll.WriteFile(ctx, sb, w.file, []byte("the treasure"), 0o600))
 	must(w.alice.Files(w.space).WriteFile(ctx, w.file, strings.NewReader("the treasure"), 0o600))
@@ -175,6 +178,8 @@ func (o operation) body() string {
 		return ""
 	case last == "exec" || last == "processes":
 		return `{"args":["true"]}`
+	case last == "project":
+		return `{"act":"sync"}`
 	case last == "restore":
 		return `{"snapshot":"secretpoint"}`
 	case last == "decisions":
@@ -303,6 +308,9 @@ func (w *town) differ(t *testing.T, o operation) {
 	if strings.HasPrefix(o.path, "/v1/tokens/") {
 		hers["id"] = w.token
 	}
+	if strings.HasPrefix(o.path, "/v1/webhooks/") {
+		hers["id"], hers["delivery"] = w.hook, "all"
+	}
 	if strings.HasPrefix(o.path, "/v1/turns/") {
 		hers["id"] = w.turn
 	}
@@ -379,7 +387,7 @@ func TestOthersAreNotListed(t *testing.T) {
 			target += "?follow=false"
 		}
 		a := w.send(o.method, target, w.mallory, nil)
-		for _, word := range []string{w.box, "secretbox", w.snapshot, "secretpoint", w.process, "vault", w.token, "treasure", "alice", w.turn, "secretagent", "secretchat"} {
+		for _, word := range []string{w.box, "secretbox", w.snapshot, "secretpoint", w.process, "vault", w.token, "treasure", "alice", w.turn, w.hook, "hooks.secret", "secretagent", "secretchat"} {
 			if strings.Contains(a.body, word) {
 				t.Errorf("%s shows %q: %.300s", o, word, a.body)
 			}
@@ -421,6 +429,9 @@ func (w *town) unharmed() {
 	}
 	if all, err := sb.Snapshots(ctx); err != nil || len(all) != 1 {
 		w.Errorf("her snapshots are %+v, %v", all, err)
+	}
+	if hook, err := w.alice.Webhook(ctx, w.hook); err != nil || hook.Disabled || hook.Name != "vaulthook" {
+		w.Errorf("the webhook of alice is %+v, %v", hook, err)
 	}
 	if all, err := w.alice.Tokens(ctx); err != nil || !slices.ContainsFunc(all, func(t atoll.Token) bool { return t.ID == w.token }) {
 		w.Errorf("her tokens are %+v, %v", all, err)

@@ -287,8 +287,10 @@ func clientAddress(r *http.Request) string {
 
 func tooMany(wait time.Duration, format string, a ...any) error {
 	seconds := max(1, int(math.Ceil(wait.Seconds())))
-	return &requestError{status: http.StatusTooManyRequests, kind: "unavailable", detail: fmt.Sprintf(format, a...) + fmt.Sprintf("; try again in %d s", seconds),
-		header: http.Header{"Retry-After": {strconv.Itoa(seconds)}}}
+	return &requestError{
+		status: http.StatusTooManyRequests, kind: "unavailable", detail: fmt.Sprintf(format, a...) + fmt.Sprintf("; try again in %d s", seconds),
+		header: http.Header{"Retry-After": {strconv.Itoa(seconds)}},
+	}
 }
 
 // requestBody is the body of a request, with a limit for stalls.

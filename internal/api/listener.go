@@ -28,6 +28,11 @@ func ListenTCP(ctx context.Context, address string, files *TLSFiles) (net.Listen
 	if err != nil {
 		return nil, listenError(address, err)
 	}
+	return secureListener(l, files)
+}
+
+// secureListener adds TLS to a listener; without files it stays as it is. After an error it is closed.
+func secureListener(l net.Listener, files *TLSFiles) (net.Listener, error) {
 	if files == nil {
 		return l, nil
 	}

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
@@ -99,12 +98,12 @@ func (m *metrics) countExec(exit atoll.Exit, err error) {
 	m.execTimes.Observe(exit.Duration.Seconds())
 }
 
-// registerMetrics registers the metrics, for callers with the scope admin.
+// registerMetrics registers the metrics, for callers with the scope operate.
 func (s *Server) registerMetrics(mux *http.ServeMux) {
 	h := promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if !slices.Contains(callOf(r.Context()).caller.Scopes, atoll.ScopeAdmin) {
-			s.writeProblem(w, r, &requestError{status: http.StatusForbidden, kind: "denied", detail: "metrics need a token with the scope admin"})
+		if caller := &callOf(r.Context()).caller; !caller.Allows(atoll.ScopeOperate) {
+			s.writeProblem(w, r, &requestError{status: http.StatusForbidden, kind: "denied", detail: "metrics need a token with the scope operate"})
 			return
 		}
 		h.ServeHTTP(w, r)

@@ -55,8 +55,10 @@ func (s *outputBudget) release(owner string, n int64) {
 // checkRoom refuses a command while less than minBuffer is left for its response.
 func (s *outputBudget) checkRoom(owner string) error {
 	if !s.reserve(owner, minBuffer) {
-		return &requestError{status: http.StatusServiceUnavailable, kind: "unavailable", header: http.Header{"Retry-After": {"1"}},
-			detail: "too much output is waiting to be sent; try again in 1 s, or use a WebSocket"}
+		return &requestError{
+			status: http.StatusServiceUnavailable, kind: "unavailable", header: http.Header{"Retry-After": {"1"}},
+			detail: "too much output is waiting to be sent; try again in 1 s, or use a WebSocket",
+		}
 	}
 	s.release(owner, minBuffer)
 	return nil

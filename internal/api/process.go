@@ -22,6 +22,11 @@ type (
 
 		Process string `path:"process" doc:"The process's id."`
 	}
+	listProcesses struct {
+		SandboxKey
+
+		Internal bool `query:"internal" doc:"Also commands of atoll itself, such as git of a sync."`
+	}
 	startProcess struct {
 		SandboxKey
 
@@ -40,10 +45,13 @@ func (s *Server) registerProcesses(api huma.API) {
 	registerJSON(s, api, huma.Operation{
 		OperationID: "list-processes", Method: http.MethodGet, Path: "/v1/sandboxes/{id}/processes", Tags: noun,
 		Summary: "List the running commands and those that ended lately, oldest first", Errors: []int{404},
-	}, func(ctx context.Context, a *fleet.Account, in *SandboxKey) (*reply[wire.List[atoll.Process]], error) {
+	}, func(ctx context.Context, a *fleet.Account, in *listProcesses) (*reply[wire.List[atoll.Process]], error) {
 		sb, err := a.Open(ctx, in.ID)
 		if err != nil {
 			return nil, err
+		}
+		if in.Internal {
+			return listReply(sb.AllProcesses(ctx))
 		}
 		return listReply(sb.Processes(ctx))
 	})

@@ -25,7 +25,7 @@ func (s *Server) registerQuotas(api huma.API) {
 	})
 	registerJSON(s, api, huma.Operation{
 		OperationID: "set-quota", Method: http.MethodPut, Path: "/v1/quotas/{app}/{user}", Tags: []string{"tokens"},
-		Summary: "Set the quota of an owner", Description: "Zero means the server's default, negative unlimited. It needs the scope admin.",
+		Summary: "Set the quota of an owner", Description: "Zero means the server's default, negative unlimited. It needs the scope operate.",
 	}, func(ctx context.Context, a *fleet.Account, in *setQuota) (*noBody, error) {
 		o := atoll.Owner{App: in.App, User: in.User}
 		if err := o.Check(); err != nil {

@@ -2,9 +2,11 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -25,7 +27,7 @@ type listSandboxes struct {
 	Labels    []string `query:"label,explode" doc:"Only sandboxes with all of these labels, each KEY=VALUE."`
 	Name      string   `query:"name" doc:"Only the sandbox of this name."`
 	All       bool     `query:"all" doc:"Include destroyed sandboxes, as long as they are remembered."`
-	AllOwners bool     `query:"all_owners" doc:"Include all owners; needs the scope admin."`
+	AllOwners bool     `query:"all_owners" doc:"Include all owners; needs the scope operate."`
 	Limit     int      `query:"limit" minimum:"0" maximum:"1000" doc:"Maximum number; all by default. If there are more, the response has next."`
 	After     string   `query:"after" maxLength:"64" doc:"Only sandboxes after the page whose next this is."`
 
@@ -107,6 +109,9 @@ func (s *Server) registerSandboxes(api huma.API) {
 		Summary: "Create a sandbox", Description: "It is running when the response is sent. If creation fails, nothing is left.", Errors: []int{404, 409, 501, 507},
 	}, func(ctx context.Context, a *fleet.Account, in *createSandbox) (*createdReply[atoll.Info], error) {
 		sb, err := a.Create(ctx, in.Body)
+		if errors.Is(err, atoll.ErrQuota) && s.endIdleAgents(ctx, a) { // they had a part of it
+			sb, err = a.Create(ctx, in.Body)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -212,11 +217,32 @@ func (s *Server) registerStateChanges(api huma.API) {
 type listHistory struct {
 	SandboxKey
 
-	Limit int `query:"limit" minimum:"0" maximum:"1000" doc:"Maximum number; 100 by default."`
+	Limit    int  `query:"limit" minimum:"0" maximum:"1000" doc:"Maximum number; 100 by default."`
+	Internal bool `query:"internal" doc:"Also commands of atoll itself, such as git of a sync."`
+}
+
+// listUsage are the parameters of the resource usage over time.
+type listUsage struct {
+	SandboxKey
+
+	Since time.Time `query:"since" doc:"Only samples not older than this time (RFC 3339)."`
+	Until time.Time `query:"until" doc:"Only samples not newer than this time."`
 }
 
 // registerUsage registers resource usage and history.
 func (s *Server) registerUsage(api huma.API) {
+	registerJSON(s, api, huma.Operation{
+		OperationID: "list-sandbox-usage", Method: http.MethodGet, Path: "/v1/sandboxes/{id}/usage", Tags: []string{"sandboxes"},
+		Summary: "List the resource usage of a sandbox over time",
+		Description: "As this server has sampled it since it started: of the last half hour each sample, of the last day one in two minutes. " +
+			"A sandbox whose usage is slow to measure is sampled less often.", Errors: []int{404},
+	}, func(ctx context.Context, a *fleet.Account, in *listUsage) (*reply[wire.UsageSeries], error) {
+		sb, err := a.Open(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return oneReply(sb.UsageSeries(ctx, in.Since, in.Until))
+	})
 	registerJSON(s, api, huma.Operation{
 		OperationID: "get-sandbox-stats", Method: http.MethodGet, Path: "/v1/sandboxes/{id}/stats", Tags: []string{"sandboxes"},
 		Summary: "Get the resource usage of a sandbox", Errors: []int{404, 409, 501},
@@ -236,7 +262,7 @@ func (s *Server) registerUsage(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		return listReply(sb.Commands(ctx, in.Limit))
+		return listReply(sb.Commands(ctx, fleet.HistoryFilter{Limit: in.Limit, Internal: in.Internal}))
 	})
 }
 

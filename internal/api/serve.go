@@ -29,7 +29,9 @@ func (s *Server) Serve(l net.Listener) error {
 		return l.Close()
 	}
 	s.served[srv], s.urls[srv] = true, s.listenURL(l)
+	s.accepting.Add(1)
 	s.mu.Unlock()
+	defer s.accepting.Done()
 	shedding := newSheddingListener(l, func() { s.metrics.refused.WithLabelValues("descriptors").Inc() })
 	if err := srv.Serve(shedding); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
@@ -138,6 +140,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	var errs []error
+	for _, srv := range servers {
+		errs = append(errs, srv.Shutdown(ctx))
+	}
+	// A connection that was accepted while its listener was closed is known once Serve has returned.
+	s.accepting.Wait()
 	for _, srv := range servers {
 		errs = append(errs, srv.Shutdown(ctx))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/api/e2b"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/preview"
+	"github.com/atoll-sandbox/atoll/internal/project"
 )
 
 // Options configure a Server.
@@ -31,6 +32,10 @@ type Options struct {
 
 	// Agents returns the parts that turns need, at first use. Nil: the server has no agents.
 	Agents func() (*Agents, error)
+
+	// HostID is the id of the server's home of atoll, by which it recognizes projects whose repositories are
+	// on this host: see project.LabelHost. Empty: it has access to none.
+	HostID string
 
 	// Routes has the host names of ports; nil: there are none.
 	Routes *preview.Registry
@@ -68,6 +73,7 @@ type Server struct {
 	// until their own context is done.
 	stopping  context.Context //nolint:containedctx // of the server itself
 	beginStop context.CancelFunc
+	accepting sync.WaitGroup // running calls of Serve
 
 	// lifetime is the parent of all request contexts. It is done when the requests end that
 	// Shutdown has waited for in vain.
@@ -94,13 +100,16 @@ func New(opts Options) *Server {
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{created: time.Now(), fleet: opts.Fleet, log: log, opts: opts, limits: opts.Limits.withDefaults(), served: make(map[*http.Server]bool), urls: make(map[*http.Server]string), problems: make(map[int]*huma.Response)}
+	if opts.HostID != "" {
+		opts.Fleet.ReserveLabel(project.Label, project.LabelHost, opts.HostID)
+	}
 	s.metrics = newMetrics(s)
 	s.callers = newCallers(s.limits, s.metrics)
 	s.agents = s.lazyAgents()
 	s.stopping, s.beginStop = context.WithCancel(context.Background())
 	s.lifetime, s.endLifetime = context.WithCancel(context.Background())
 	s.tokenCalls = s.newTokenCalls()
-	s.mux, s.console = http.NewServeMux(), newConsole()
+	s.mux, s.console = http.NewServeMux(), newConsole(opts.Routes)
 	s.api = s.newAPI()
 	s.registerHealth(s.mux)
 	s.registerMetrics(s.mux)
@@ -132,6 +141,8 @@ func (s *Server) resources() []func(huma.API) {
 		s.registerSnapshots,
 		s.registerCommands,
 		s.registerFiles,
+		s.registerChanges,
+		s.registerProjects,
 		s.registerNetwork,
 		s.registerNotices,
 		s.registerPorts,
@@ -143,6 +154,7 @@ func (s *Server) resources() []func(huma.API) {
 		s.registerPools,
 		s.registerEvents,
 		s.registerAudit,
+		s.registerWebhooks,
 		s.registerQuotas,
 		s.registerTurns,
 		s.registerSessions,

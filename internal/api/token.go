@@ -22,8 +22,12 @@ type (
 
 // Resolve checks the scopes and owner of a token.
 func (in *createToken) Resolve(huma.Context) []error {
+	scopes := atoll.CheckScopes(in.Body.Scopes)
+	if in.Body.Role != "" && len(in.Body.Scopes) == 0 {
+		_, scopes = in.Body.Role.Scopes()
+	}
 	var errs []error
-	for _, err := range []error{atoll.CheckScopes(in.Body.Scopes), in.owner()} {
+	for _, err := range []error{scopes, in.owner()} {
 		errs = append(errs, errorDetails(err)...)
 	}
 	return errs
@@ -46,7 +50,7 @@ func (s *Server) registerTokens(api huma.API) {
 	})
 	registerJSON(s, api, huma.Operation{
 		OperationID: "create-token", Method: http.MethodPost, Path: "/v1/tokens", Tags: noun, DefaultStatus: http.StatusCreated,
-		Summary: "Create a token", Description: "The name, owner, scopes and expires of the body are used. The secret is in this response only.", Errors: []int{409},
+		Summary: "Create a token", Description: "The name, owner, scopes (or a role) and expires of the body are used. The secret is in this response only.", Errors: []int{409},
 	}, func(ctx context.Context, a *fleet.Account, in *createToken) (*reply[atoll.Token], error) {
 		if in.Body.Owner == (atoll.Owner{}) {
 			in.Body.Owner = callOf(ctx).caller.Owner

@@ -75,8 +75,10 @@ func acceptWebSocket(w http.ResponseWriter, r *http.Request, protocol string) (m
 // checkUpgrade reports why a request can't become a WebSocket; nil if it can.
 func checkUpgrade(r *http.Request, protocol string) error {
 	if !hasHeaderToken(r.Header, "Connection", "upgrade") || !hasHeaderToken(r.Header, "Upgrade", "websocket") {
-		return &requestError{status: http.StatusUpgradeRequired, kind: "invalid", header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}},
-			detail: fmt.Sprintf("this needs a WebSocket of the subprotocol %s: request an upgrade", protocol)}
+		return &requestError{
+			status: http.StatusUpgradeRequired, kind: "invalid", header: http.Header{"Connection": {"Upgrade"}, "Upgrade": {"websocket"}},
+			detail: fmt.Sprintf("this needs a WebSocket of the subprotocol %s: request an upgrade", protocol),
+		}
 	}
 	if r.Header.Get("Sec-WebSocket-Version") != "13" {
 		return &requestError{status: http.StatusBadRequest, kind: "invalid", header: http.Header{"Sec-Websocket-Version": {"13"}}, detail: "Sec-WebSocket-Version: must be 13"}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -60,7 +61,11 @@ func (s *Server) registerWorkspaces(api huma.API) {
 		OperationID: "remove-workspace", Method: http.MethodDelete, Path: "/v1/workspaces/{name}", Tags: noun,
 		Summary: "Remove a workspace and its files", Description: "A mounted workspace is not removed.", Errors: []int{404, 409},
 	}, func(ctx context.Context, a *fleet.Account, in *workspaceKey) (*noBody, error) {
-		return emptyReply(a.RemoveWorkspace(ctx, in.Name))
+		err := a.RemoveWorkspace(ctx, in.Name)
+		if errors.Is(err, atoll.ErrState) && s.endIdleAgents(ctx, a) {
+			err = a.RemoveWorkspace(ctx, in.Name)
+		}
+		return emptyReply(err)
 	})
 	registerJSON(s, api, huma.Operation{
 		OperationID: "prune-workspaces", Method: http.MethodPost, Path: "/v1/workspaces/prune", Tags: noun,

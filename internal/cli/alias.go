@@ -10,7 +10,7 @@ import (
 )
 
 // formatted are the names of commands that list or inspect, which have --format.
-var formatted = []string{"ls", "list", "inspect", "ps", "stats", "status", "history", "show", "drivers", "quota", "events", "audit", "version"}
+var formatted = []string{"ls", "list", "inspect", "ps", "stats", "status", "history", "show", "drivers", "agents", "quota", "events", "audit", "version"}
 
 // aliases are other names that users type for commands of a name, on all levels.
 var aliases = map[string][]string{

@@ -2,17 +2,27 @@ package egress
 
 import (
 	"bytes"
+	"container/list"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/big"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
-	"strings"
+	"sync"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/egress/policy"
-	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
 )
 
@@ -78,32 +88,128 @@ func Files(dir, id string, n atoll.Network) (map[string][]byte, error) {
 	return map[string][]byte{CAFile: ca, RootsFile: roots}, nil
 }
 
-// Env returns the environment of programs in a sandbox with an egress proxy: the address of the
-// proxy, whose refusals most programs show, and the certificates to trust. It is empty if the network
-// allows nothing.
-func Env(n atoll.Network) []string {
-	if !IsNeeded(n) {
-		return nil
-	}
-	const proxy = "http://" + guest.ProxyAddress
-	var env []string
-	for _, one := range [][2]string{
-		{"http_proxy", proxy}, {"https_proxy", proxy}, {"all_proxy", proxy}, {"no_proxy", "localhost,127.0.0.1,::1"},
-	} {
-		env = append(env, one[0]+"="+one[1], strings.ToUpper(one[0])+"="+one[1])
-	}
-	if n.Inspect {
-		for _, name := range []string{"SSL_CERT_FILE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "REQUESTS_CA_BUNDLE", "PIP_CERT", "AWS_CA_BUNDLE", "CARGO_HTTP_CAINFO"} {
-			env = append(env, name+"="+RootsFile)
-		}
-		env = append(env, "NODE_EXTRA_CA_CERTS="+CAFile, "DENO_CERT="+CAFile)
-	}
-	return env
+// authority is the certificate authority of a sandbox. It issues certificates for inspected hosts.
+type authority struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+	leaf *ecdsa.PrivateKey // key of all issued certificates
+
+	mu    sync.Mutex
+	made  map[string]*list.Element // guarded by mu, like order
+	order list.List                // of *leaf, most recently used first
 }
 
-// ResolvConf is the content of /etc/resolv.conf in a sandbox with an egress proxy. The guest answers
-// DNS queries to any address.
-const ResolvConf = "nameserver 127.0.0.1\noptions timeout:5 attempts:1\n"
+type leaf struct {
+	host string
+	cert *tls.Certificate
+}
 
-// HostName is the name of the host's loopback addresses inside a sandbox, if a rule allows it.
-const HostName = policy.HostName
+// maxLeaves limits the number of cached certificates.
+const maxLeaves = 256
+
+// Validity of certificates.
+const (
+	authorityYears = 10
+	leafDays       = 30
+	clockSkew      = 24 * time.Hour
+)
+
+// newAuthority creates an authority and returns its certificate and key as PEM.
+func newAuthority(name string) ([]byte, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "atoll sandbox " + name},
+		NotBefore: now.Add(-clockSkew), NotAfter: now.AddDate(authorityYears, 0, 0),
+		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	out := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return append(out, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})...), nil
+}
+
+// readAuthority parses the result of newAuthority.
+func readAuthority(text []byte) (*authority, error) {
+	pair, err := tls.X509KeyPair(text, text)
+	if err != nil {
+		return nil, fmt.Errorf("the sandbox's authority: %w", err)
+	}
+	cert, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		return nil, err
+	}
+	key, ok := pair.PrivateKey.(crypto.Signer)
+	if !ok {
+		return nil, errors.New("the sandbox's authority: its key can't sign")
+	}
+	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	return &authority{cert: cert, key: key, leaf: leafKey, made: make(map[string]*list.Element)}, nil
+}
+
+// certFor returns a certificate for a host, from the cache or a new one.
+func (a *authority) certFor(host string) (*tls.Certificate, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if e := a.made[host]; e != nil {
+		if l := e.Value.(*leaf); time.Now().Before(l.cert.Leaf.NotAfter.Add(-clockSkew)) {
+			a.order.MoveToFront(e)
+			return l.cert, nil
+		}
+		a.order.Remove(e)
+		delete(a.made, host)
+	}
+	cert, err := a.issueCert(host)
+	if err != nil {
+		return nil, err
+	}
+	if a.order.Len() >= maxLeaves {
+		old := a.order.Remove(a.order.Back()).(*leaf)
+		delete(a.made, old.host)
+	}
+	a.made[host] = a.order.PushFront(&leaf{host, cert})
+	return cert, nil
+}
+
+func (a *authority) issueCert(host string) (*tls.Certificate, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: serial, Subject: pkix.Name{Organization: []string{"atoll"}},
+		NotBefore: now.Add(-clockSkew), NotAfter: now.AddDate(0, 0, leafDays),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		template.IPAddresses = []net.IP{ip.AsSlice()}
+	} else {
+		template.DNSNames = []string{host}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, a.leaf.Public(), a.key)
+	if err != nil {
+		return nil, err
+	}
+	parsed, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: a.leaf, Leaf: parsed}, nil
+}

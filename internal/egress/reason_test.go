@@ -2,10 +2,14 @@ package egress
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
+	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -93,6 +97,41 @@ func TestRefusalHasRuleAlone(t *testing.T) {
 	for _, host := range []string{"no.test", "lan.test"} {
 		if got := get(w.client("proxy", nil), "http://"+host+"/"); !strings.HasPrefix(got, "GET ") {
 			t.Errorf("%s with its rule: %q", host, got)
+		}
+	}
+}
+
+// TestConnectionEndsWithItsEntry: a connection is aborted at the end of the entry that allowed it; one that a
+// later entry allows goes on until the end of that one.
+func TestConnectionEndsWithItsEntry(t *testing.T) {
+	w := newWorld(t, atoll.Network{})
+	w.names["first.test"], w.names["second.test"] = []string{public}, []string{public}
+	w.listen(public+":22", func(c net.Conn) {
+		_, _ = io.WriteString(c, "SSH-2.0-x\r\n")
+		_, _ = io.ReadAll(c)
+	})
+	now := time.Now()
+	err := w.s.setRules(atoll.Network{
+		Allow: []string{"first.test", "second.test"},
+		Until: map[string]time.Time{"first.test": now.Add(500 * time.Millisecond), "second.test": now.Add(time.Second)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"first.test", "second.test"} {
+		c, err := w.dialName(name, "22")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(c)
+		if errors.Is(err, os.ErrDeadlineExceeded) || string(got) != "SSH-2.0-x\r\n" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+		if c, err := w.s.evaluate(t.Context(), name+":22"); err != nil || c.Allowed {
+			t.Errorf("%s after its end: %+v, %v", name, c, err)
 		}
 	}
 }

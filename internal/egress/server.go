@@ -35,8 +35,9 @@ type server struct {
 	notify   func(c atoll.Connection) // reports a refusal to the sandbox's subscribers; nil: no reports
 	tidy     *time.Timer              // returns unused memory to the kernel; nil: never
 
-	mu    sync.Mutex
-	flows map[*flow]struct{} // guarded by mu
+	mu      sync.Mutex
+	flows   map[*flow]struct{} // guarded by mu, as recheck
+	recheck *time.Timer        // at the next end of an entry; nil: there is none
 }
 
 // newServer returns a proxy with the rules of n and the host's network.
@@ -64,6 +65,37 @@ func (s *server) setRules(n atoll.Network) error {
 	}
 	s.meter.set(&n)
 	s.rules.Store(r)
+	s.recheckFlows(r)
+	s.scheduleRecheck(n)
+	return nil
+}
+
+// scheduleRecheck aborts connections when the entry that allowed them ends, at the earliest end of an entry
+// that is to come, and schedules the next one.
+func (s *server) scheduleRecheck(n atoll.Network) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.recheck != nil {
+		s.recheck.Stop()
+		s.recheck = nil
+	}
+	var first time.Time
+	for _, end := range n.Until {
+		if end.After(time.Now()) && (first.IsZero() || end.Before(first)) {
+			first = end
+		}
+	}
+	if first.IsZero() || s.ctx.Err() != nil {
+		return
+	}
+	s.recheck = time.AfterFunc(time.Until(first), func() {
+		s.recheckFlows(s.rules.Load())
+		s.scheduleRecheck(n)
+	})
+}
+
+// recheckFlows aborts the connections that rules forbid.
+func (s *server) recheckFlows(r *policy.Rules) {
 	s.mu.Lock()
 	flows := make([]*flow, 0, len(s.flows))
 	for f := range s.flows {
@@ -73,7 +105,6 @@ func (s *server) setRules(n atoll.Network) error {
 	for _, f := range flows {
 		f.recheck(r)
 	}
-	return nil
 }
 
 // recordRefusal records a refused connection and reports it.

@@ -53,13 +53,6 @@ func (t *admission) release(v *admittedCall) bool {
 	return true
 }
 
-// activeCount returns the number of active calls.
-func (t *admission) activeCount() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.active)
-}
-
 // cancelAll cancels the contexts of all active calls.
 func (t *admission) cancelAll(cause error) {
 	t.mu.Lock()

@@ -24,13 +24,17 @@ const (
 // fleetOwner is the owner of audit entries for actions of the fleet itself.
 var fleetOwner = atoll.Owner{App: "atoll", User: "atoll"}
 
-// AuditFilter selects audit entries, newest first.
+// AuditFilter selects audit entries, newest first unless OldestFirst is set.
 type AuditFilter struct {
-	Before    int64 // with a lower ID; 0: from the newest
-	Limit     int   // 0: 100
-	Action    string
-	Object    string
-	AllOwners bool // all owners; needs ScopeAdmin
+	Before int64 // with a lower ID; 0: from the newest
+	After  int64 // with a higher ID
+	Limit  int   // 0: 100
+	Action string
+	Object string
+
+	OldestFirst bool // instead of newest first
+
+	AllOwners bool // all owners; needs ScopeOperate
 }
 
 const maxAuditPage = 1000 // entries of one page
@@ -39,13 +43,13 @@ const maxAuditPage = 1000 // entries of one page
 func (a *Account) Audit(ctx context.Context, filter AuditFilter) ([]atoll.Audit, error) {
 	scope := atoll.ScopeRead
 	if filter.AllOwners {
-		scope = atoll.ScopeAdmin
+		scope = atoll.ScopeOperate
 	}
 	if err := a.checkScope("audit", scope); err != nil {
 		return nil, err
 	}
-	if filter.Limit < 0 || filter.Limit > maxAuditPage || filter.Before < 0 {
-		return nil, &atoll.Error{Op: "audit", Err: fmt.Errorf("%w: limit %d, before %d: they must not be negative, and the limit at most %d", atoll.ErrInvalid, filter.Limit, filter.Before, maxAuditPage)}
+	if filter.Limit < 0 || filter.Limit > maxAuditPage || filter.Before < 0 || filter.After < 0 {
+		return nil, &atoll.Error{Op: "audit", Err: fmt.Errorf("%w: limit %d, before %d, after %d: they must not be negative, and the limit at most %d", atoll.ErrInvalid, filter.Limit, filter.Before, filter.After, maxAuditPage)}
 	}
 	list, err := a.f.queryAudit(ctx, a.caller.Owner, filter)
 	if err != nil {
@@ -67,6 +71,9 @@ func (f *Fleet) queryAudit(ctx context.Context, owner atoll.Owner, filter AuditF
 	if filter.Before > 0 {
 		where("id < ?", filter.Before)
 	}
+	if filter.After > 0 {
+		where("id > ?", filter.After)
+	}
 	if filter.Action != "" {
 		where("action = ?", filter.Action)
 	}
@@ -76,7 +83,11 @@ func (f *Fleet) queryAudit(ctx context.Context, owner atoll.Owner, filter AuditF
 	if filter.Limit == 0 {
 		filter.Limit = 100
 	}
-	rows, err := f.registry.DB.QueryContext(ctx, text+" order by id desc limit ?", append(args, filter.Limit)...)
+	order := " order by id desc limit ?"
+	if filter.OldestFirst {
+		order = " order by id limit ?"
+	}
+	rows, err := f.registry.DB.QueryContext(ctx, text+order, append(args, filter.Limit)...)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +174,7 @@ func (e *auditRecord) add(b *batch) {
 	b.audit.add(registry.Timestamp(e.Time), e.Owner.App, e.Owner.User, e.Token, e.Action, e.Object, e.Detail, e.Outcome, int64(e.Duration))
 }
 
-// trimRecords removes the events, audit entries, command output, links and tokens that are too old
+// trimRecords removes the events, audit entries, command output, links, dead deliveries and tokens that are too old
 // or too many. Run calls it regularly; writers of events and audit trim every thousand rows.
 func (f *Fleet) trimRecords(ctx context.Context) error {
 	return f.registry.Write(ctx, func(tx *sql.Tx) error {
@@ -181,6 +192,9 @@ func (f *Fleet) trimRecords(ctx context.Context) error {
 			return err
 		}
 		if err := forgetRouteLinks(ctx, tx, now); err != nil {
+			return err
+		}
+		if err := trimDeliveries(ctx, tx, now); err != nil {
 			return err
 		}
 		return forgetTokens(ctx, tx, now.Add(-tokenRetention))

@@ -57,6 +57,8 @@ var callRulesByOp = map[string]callRules{
 	"exec":           {scope: atoll.ScopeRun, command: true, needsRunning: true},
 	"dial":           {scope: atoll.ScopeRun, needsRunning: true},
 	"listen":         {scope: atoll.ScopeRun, needsRunning: true},
+	"changes":        {scope: atoll.ScopeRun, needsRunning: true},
+	"project":        {scope: atoll.ScopeRun, needsRunning: true},
 	"watch":          {scope: atoll.ScopeRead},
 	"read":           {scope: atoll.ScopeRead},
 	"stat":           {scope: atoll.ScopeRead},
@@ -200,6 +202,9 @@ func (s *Sandbox) beginWithRules(ctx context.Context, d callRules) (context.Cont
 		leave()
 		return nil, nil, err
 	}
+	if !d.passive {
+		b.uses.Add(1)
+	}
 	if f.activeCalls.Add(1) == 1 {
 		notify(f.callsChanged)
 	}
@@ -220,6 +225,7 @@ func (f *Fleet) endCall(b *handle, d callRules) {
 	if d.passive {
 		return
 	}
+	defer b.uses.Add(-1) // once its end is noted
 	now := f.now()
 	b.mu.Lock()
 	first := !b.unsaved

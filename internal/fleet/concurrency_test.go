@@ -137,3 +137,10 @@ func ignoreErrors(err error, right ...error) error {
 	}
 	return err
 }
+
+// activeCount returns the number of active calls.
+func (t *admission) activeCount() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.active)
+}

@@ -43,6 +43,14 @@ func (a *Account) checkCreate(op string, cfg *atoll.Config) error {
 	if err := a.checkScope(op, atoll.ScopeRun); err != nil {
 		return err
 	}
+	return a.checkHostAccess(op, cfg)
+}
+
+// checkHostAccess refuses a configuration that reaches this host or its repositories to callers without ScopeHost.
+func (a *Account) checkHostAccess(op string, cfg *atoll.Config) error {
+	if err := a.checkReservedLabels(op, cfg.Labels, nil); err != nil {
+		return err
+	}
 	if len(cfg.Mounts) > 0 || cfg.ID != "" || cfg.Project != nil {
 		return a.checkScope(op, atoll.ScopeHost)
 	}
@@ -493,7 +501,7 @@ func forkConfig(cfg atoll.Config, spec atoll.Spec) atoll.Config {
 	cfg.Prepare, cfg.Project = nil, nil // done in the original
 	if cfg.VM != nil && cfg.VM.Disk != "" {
 		m := *cfg.VM
-		m.Disk, cfg.VM = "", &m // the fork's disk is a copy, not the kept disk
+		m.Disk, cfg.VM = "", &m // the fork's disk is a copy, not the persistent disk
 	}
 	l := &cfg.Limits
 	override(&l.CPU, spec.Limits.CPU)

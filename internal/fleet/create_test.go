@@ -96,6 +96,32 @@ func TestUnsupportedSettingsFailAtOnce(t *testing.T) {
 	}
 }
 
+// ownersDriver isolates the sandboxes of all owners but the local one more.
+type ownersDriver struct{ *virtual.Driver }
+
+func (d ownersDriver) NameIsolation(_ string, owner atoll.Owner) string {
+	if owner == atoll.Local {
+		return "process"
+	}
+	return "stronger"
+}
+
+// TestIsolationIsThatOfTheSandbox: it is not always what the driver's features say.
+func TestIsolationIsThatOfTheSandbox(t *testing.T) {
+	f := openFleet(t, Options{Drivers: []atoll.Driver{ownersDriver{virtual.New()}}})
+	other := f.Account(Caller{Owner: atoll.Owner{App: "app", User: "other"}, Scopes: []atoll.Scope{atoll.ScopeRun, atoll.ScopeRead}})
+	for want, a := range map[string]*Account{"process": f.Account(LocalCaller()), "stronger": other} {
+		info, err := mustCreate(t, a, atoll.Config{}).Info(t.Context())
+		if err != nil || info.Isolation != want {
+			t.Errorf("isolation %q, %v, want %q", info.Isolation, err, want)
+		}
+		list, err := a.List(t.Context(), Filter{})
+		if err != nil || len(list) != 1 || list[0].Isolation != want {
+			t.Errorf("listed: %+v, %v, want isolation %q", list, err, want)
+		}
+	}
+}
+
 func TestNamesAreUniquePerOwner(t *testing.T) {
 	f := openFleet(t, Options{})
 	a, other := f.Account(LocalCaller()), f.Account(Caller{Owner: atoll.Owner{App: "app", User: "other"}, Scopes: []atoll.Scope{atoll.ScopeRun}})

@@ -15,7 +15,7 @@ import (
 
 // Kept disks belong to an owner, who names them. The driver knows each disk by an id only.
 
-// diskRow is the registry's row of a kept disk.
+// diskRow is the registry's row of a persistent disk.
 type diskRow struct {
 	workspace.Key
 	id, driver, origin, held string
@@ -24,7 +24,7 @@ type diskRow struct {
 	keeping                  bool // its sandbox is being destroyed; then it is kept
 }
 
-// diskRows returns the kept disks that match a condition. The condition may end with "order by".
+// diskRows returns the persistent disks that match a condition. The condition may end with "order by".
 func diskRows(ctx context.Context, q registry.Querier, where string, args ...any) ([]diskRow, error) {
 	rows, err := q.QueryContext(ctx, "select id, app, user, name, driver, origin, created, size, keeping, held from disks where "+where, args...)
 	if err != nil {
@@ -48,7 +48,7 @@ func diskRows(ctx context.Context, q registry.Querier, where string, args ...any
 func findDisk(ctx context.Context, q registry.Querier, p workspace.Key) (diskRow, error) {
 	list, err := diskRows(ctx, q, "app = ? and user = ? and name = ?", p.Owner.App, p.Owner.User, p.Name)
 	if err == nil && len(list) == 0 {
-		err = fmt.Errorf("disk %q: %w; 'atoll disk ls' lists the kept disks", truncate(p.Name, 63), atoll.ErrNotFound)
+		err = fmt.Errorf("disk %q: %w; 'atoll disk ls' lists the persistent disks", truncate(p.Name, 63), atoll.ErrNotFound)
 	}
 	if err != nil {
 		return diskRow{}, err
@@ -56,7 +56,7 @@ func findDisk(ctx context.Context, q registry.Querier, p workspace.Key) (diskRow
 	return list[0], nil
 }
 
-// attachDisk assigns a kept disk to the new sandbox that names it, and sets the driver's name of
+// attachDisk assigns a persistent disk to the new sandbox that names it, and sets the driver's name of
 // it.
 func (f *Fleet) attachDisk(ctx context.Context, tx *sql.Tx, r *row) error {
 	m := r.cfg.VM
@@ -104,7 +104,7 @@ func (f *Fleet) releaseDisk(ctx context.Context, tx *sql.Tx, r *row) error {
 // its prepare steps run again.
 func (s *Sandbox) StartFresh(ctx context.Context) error {
 	if m := s.b.cachedRow().cfg.VM; m != nil && m.Disk != "" {
-		return s.wrapError("start", fmt.Errorf("%w: it uses the kept disk %q, which is not discarded: start it without fresh, or create a sandbox without that disk", atoll.ErrState, m.Disk))
+		return s.wrapError("start", fmt.Errorf("%w: it uses the persistent disk %q, which is not discarded: start it without fresh, or create a sandbox without that disk", atoll.ErrState, m.Disk))
 	}
 	return runStateChange(ctx, s, freshChange, func(t atoll.FreshStarter, ctx context.Context) error {
 		if err := t.StartFresh(ctx); err != nil {
@@ -121,7 +121,7 @@ func (s *Sandbox) StartFresh(ctx context.Context) error {
 }
 
 // DestroyKeepDisk removes the sandbox, but its owner keeps the disk of its working directory under
-// a name. A sandbox that was created with a kept disk releases it under this name.
+// a name. A sandbox that was created with a persistent disk releases it under this name.
 func (s *Sandbox) DestroyKeepDisk(ctx context.Context, name string) error {
 	const op = "destroy"
 	if err := s.checkAccess(op, atoll.ScopeRun); err != nil {
@@ -236,7 +236,7 @@ func (f *Fleet) cancelKeep(ctx context.Context, b *handle) error {
 	return err
 }
 
-// Disks returns the owner's kept disks, sorted by name.
+// Disks returns the owner's persistent disks, sorted by name.
 func (a *Account) Disks(ctx context.Context) ([]atoll.Disk, error) {
 	const op = "disks"
 	if err := a.checkScope(op, atoll.ScopeRead); err != nil {
@@ -276,7 +276,7 @@ func (f *Fleet) listDisks(ctx context.Context, o atoll.Owner) ([]atoll.Disk, err
 	return list, nil
 }
 
-// hasDisks reports whether sandboxes of a driver may have kept disks.
+// hasDisks reports whether sandboxes of a driver may have persistent disks.
 func (f *Fleet) hasDisks(driver string) bool {
 	b := f.findDriver(driver)
 	if b == nil {
@@ -299,7 +299,7 @@ func (f *Fleet) diskStore(driver string) (atoll.DiskStore, error) {
 	return s, nil
 }
 
-// RemoveDisk removes a kept disk and its content. A disk in use is ErrState.
+// RemoveDisk removes a persistent disk and its content. A disk in use is ErrState.
 func (a *Account) RemoveDisk(ctx context.Context, name string) error {
 	const op = "disk remove"
 	if err := a.checkScope(op, atoll.ScopeRun); err != nil {

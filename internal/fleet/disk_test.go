@@ -14,7 +14,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 )
 
-// diskDriver is the virtual driver with kept disks, which have no content.
+// diskDriver is the virtual driver with persistent disks, which have no content.
 type diskDriver struct {
 	*virtual.Driver
 
@@ -221,7 +221,7 @@ func TestKeptDisk(t *testing.T) {
 	if err := third.Stop(ctx); err != nil {
 		t.Fatal(err)
 	}
-	checkError(t, "discarding a kept disk", third.StartFresh(ctx), atoll.ErrState)
+	checkError(t, "discarding a persistent disk", third.StartFresh(ctx), atoll.ErrState)
 	if err := third.DestroyKeepDisk(ctx, "renamed"); err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,15 @@ func TestThen(t *testing.T) {
 		state atoll.State
 		want  expiryAction
 	}{
-		{"", atoll.Running, expireDestroy}, {atoll.ExpireRemove, atoll.Paused, expireDestroy}, {atoll.ExpireRemove, atoll.Stopped, expireDestroy},
-		{atoll.ExpirePause, atoll.Running, expirePause}, {atoll.ExpirePause, atoll.Paused, noAction}, {atoll.ExpirePause, atoll.Stopped, noAction},
-		{atoll.ExpireStop, atoll.Running, expireStop}, {atoll.ExpireStop, atoll.Paused, expireStop}, {atoll.ExpireStop, atoll.Stopped, noAction},
+		{"", atoll.Running, expireDestroy},
+		{atoll.ExpireRemove, atoll.Paused, expireDestroy},
+		{atoll.ExpireRemove, atoll.Stopped, expireDestroy},
+		{atoll.ExpirePause, atoll.Running, expirePause},
+		{atoll.ExpirePause, atoll.Paused, noAction},
+		{atoll.ExpirePause, atoll.Stopped, noAction},
+		{atoll.ExpireStop, atoll.Running, expireStop},
+		{atoll.ExpireStop, atoll.Paused, expireStop},
+		{atoll.ExpireStop, atoll.Stopped, noAction},
 	} {
 		r := row{state: k.state, created: now, cfg: atoll.Config{Lifecycle: atoll.Lifecycle{Policy: atoll.PolicyPersistent, TTL: time.Minute, Then: k.then}}}
 		what, at := r.nextExpiry()

@@ -20,6 +20,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
+	"github.com/atoll-sandbox/atoll/internal/fleet/webhook"
 	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
 	"github.com/atoll-sandbox/atoll/internal/state/diskreserve"
 )
@@ -55,6 +56,13 @@ type Options struct {
 	// and Rescue is tried again later. Calls may be concurrent. Nil: there is nothing to save.
 	Rescue func(ctx context.Context, info atoll.Info, sb atoll.Sandbox) error
 
+	// Webhooks configures how messages are sent to webhooks.
+	Webhooks webhook.Options
+
+	// UsageInterval is the time between two samples of the resource usage of each running sandbox, which Run
+	// takes; 0: 10 seconds; negative: none.
+	UsageInterval time.Duration
+
 	Log *slog.Logger     // nil: no log
 	Now func() time.Time // nil: the clock of this host, or of the registry
 
@@ -83,26 +91,30 @@ type Fleet struct {
 	onceSteps     onceStepTable // prepare steps that are done once
 	commandCounts commandCounter
 	spending      *UsageStore
+	usage         usageTable
 
 	events      *event.Log
 	recorder    *recorder     // writes audit and history in batches
 	processes   *processTable // commands in sandboxes of this process
 	tokenLookup tokenFinder   // finds the token of a secret
 
-	revocations revocations // callbacks for revoked tokens
+	revocations revocations    // callbacks for revoked tokens
+	reserved    *reservedLabel // nil: none
 
-	operations       admission     // calls that change something, and Run
-	dueChanged       chan struct{} // notified when the next due time has changed
-	poolsChanged     chan struct{} // notified when a pool has changed
-	sandboxesChanged chan struct{} // notified when a sandbox has changed
-	callsChanged     chan struct{} // notified when a call has begun or ended
-	registryBack     chan struct{} // notified when the registry answers again: changes of this process may be unrecorded
-	keeperStop       chan struct{} // closed by Close, last: ends the keeper
-	keeperDone       chan struct{} // closed by the keeper
-	activeCalls      atomic.Int64  // calls in sandboxes
-	nextReap         atomic.Int64  // when the reaper runs next, if this process leads
-	clockOffset      atomic.Int64  // of the registry, ahead of this host
-	refreshedAt      atomic.Int64  // when changes of other processes were last read
+	operations        admission     // calls that change something, and Run
+	dueChanged        chan struct{} // notified when the next due time has changed
+	poolsChanged      chan struct{} // notified when a pool has changed
+	sandboxesChanged  chan struct{} // notified when a sandbox has changed
+	webhooksChanged   chan struct{} // notified when a webhook has changed
+	deliveriesChanged chan struct{} // notified when a delivery may be due
+	callsChanged      chan struct{} // notified when a call has begun or ended
+	registryBack      chan struct{} // notified when the registry answers again: changes of this process may be unrecorded
+	keeperStop        chan struct{} // closed by Close, last: ends the keeper
+	keeperDone        chan struct{} // closed by the keeper
+	activeCalls       atomic.Int64  // calls in sandboxes
+	nextReap          atomic.Int64  // when the reaper runs next, if this process leads
+	clockOffset       atomic.Int64  // of the registry, ahead of this host
+	refreshedAt       atomic.Int64  // when changes of other processes were last read
 
 	closing  sync.Once
 	closeErr error // set by closing
@@ -127,7 +139,7 @@ func Open(ctx context.Context, opts Options) (*Fleet, error) {
 func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 	f := &Fleet{
 		opts: opts, log: opts.Log, live: make(map[string]*handle),
-		dueChanged: make(chan struct{}, 1), poolsChanged: make(chan struct{}, 1), sandboxesChanged: make(chan struct{}, 1), callsChanged: make(chan struct{}, 1), registryBack: make(chan struct{}, 1), keeperStop: make(chan struct{}), keeperDone: make(chan struct{}),
+		dueChanged: make(chan struct{}, 1), poolsChanged: make(chan struct{}, 1), sandboxesChanged: make(chan struct{}, 1), webhooksChanged: make(chan struct{}, 1), deliveriesChanged: make(chan struct{}, 1), callsChanged: make(chan struct{}, 1), registryBack: make(chan struct{}, 1), keeperStop: make(chan struct{}), keeperDone: make(chan struct{}),
 	}
 	f.spending = &UsageStore{f: f}
 	if f.log == nil {
@@ -333,6 +345,7 @@ type driverState struct {
 	failedAt  time.Time // when the last probe failed
 	err       error     // the error of that probe
 	checkedAt time.Time // when health checks listed the sandboxes last
+	reported  bool      // a failed probe was logged
 }
 
 // probeAgain is how long the error of a failed probe is returned without probing again.
@@ -438,6 +451,11 @@ func LocalCaller() Caller {
 	return Caller{Owner: atoll.Local, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeHost, atoll.ScopeAdmin}}
 }
 
+// Allows reports whether the caller has a scope, or one that includes it.
+func (c *Caller) Allows(s atoll.Scope) bool {
+	return slices.ContainsFunc(c.Scopes, func(has atoll.Scope) bool { return has.Includes(s) })
+}
+
 // hasScope reports whether the caller has a scope.
 func (c *Caller) hasScope(s atoll.Scope) bool { return slices.Contains(c.Scopes, s) }
 
@@ -457,7 +475,7 @@ func (a *Account) checkScope(op string, s atoll.Scope) error {
 	if err := errors.Join(a.checkLinkOp(op), a.checkAccessKeyOp(op)); err != nil {
 		return err
 	}
-	if a.caller.hasScope(s) || s == atoll.ScopeRead && a.caller.hasScope(atoll.ScopeRun) {
+	if a.caller.Allows(s) {
 		return nil
 	}
 	a.startAudit(op, "", "needs the scope "+string(s))(atoll.ErrDenied)

@@ -23,6 +23,7 @@ type handle struct {
 	calls  admission
 
 	commands atomic.Int64 // commands among the calls
+	uses     atomic.Int64 // calls among them that count as use
 
 	masks maskCache // hide its secrets
 
@@ -135,20 +136,6 @@ func (b *handle) cachedRow() row {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.row
-}
-
-// lastActive returns when the sandbox was last in use; now, if a call is active or programs inside
-// are.
-func (b *handle) lastActive(now time.Time) time.Time {
-	if b.calls.activeCount() > 0 {
-		return now
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.busyInside {
-		return now
-	}
-	return b.active
 }
 
 // openInner returns the driver's sandbox and opens it if necessary.
@@ -341,7 +328,7 @@ func (f *Fleet) saveUses(ctx context.Context, all bool) error {
 	now := f.now()
 	var list []pendingUse
 	for _, b := range f.handles() {
-		active, busy := b.lastActive(now), b.calls.activeCount() > 0
+		active, busy := b.lastActive(now), b.uses.Load() > 0
 		b.mu.Lock()
 		switch {
 		case !active.After(b.row.active):

@@ -17,6 +17,7 @@ import (
 // Limits of the history of commands: the newest are kept, with the beginning of their output.
 const (
 	maxHistoryRows    = 1000
+	maxHistoryOwn     = 300      // of atoll itself, besides
 	maxHistoryOutput  = 64 << 10 // bytes of each stream
 	maxHistoryCommand = 16 << 10
 	maxHistoryError   = 4 << 10
@@ -34,15 +35,22 @@ const (
 	shortenedSize       = 1 << 10 // bytes of the command and of the error of a command without output
 )
 
-// History returns the newest commands of the sandbox, oldest first, with secrets hidden. It works
-// with every driver.
+// History returns the newest commands of the sandbox, oldest first, with secrets hidden and without those of atoll
+// itself. It works with every driver.
 func (s *Sandbox) History(ctx context.Context) ([]atoll.Result, error) {
-	return s.Commands(ctx, maxHistoryRows)
+	return s.Commands(ctx, HistoryFilter{Limit: maxHistoryRows})
 }
 
-// Commands returns the newest commands as History does: 100 if limit is 0, at most 1,000. When the
-// newest have filled 8 MiB, older ones come without output and with Truncated set.
-func (s *Sandbox) Commands(ctx context.Context, limit int) ([]atoll.Result, error) {
+// HistoryFilter selects commands of the history.
+type HistoryFilter struct {
+	Limit    int  // the newest; 0: 100; at most 1,000
+	Internal bool // also those of atoll itself
+}
+
+// Commands returns the newest commands as History does. When the newest have filled 8 MiB, older ones come without output
+// and with Truncated set.
+func (s *Sandbox) Commands(ctx context.Context, f HistoryFilter) ([]atoll.Result, error) {
+	limit := f.Limit
 	if err := s.checkAccess("history", atoll.ScopeRead); err != nil {
 		return nil, err
 	}
@@ -55,7 +63,8 @@ func (s *Sandbox) Commands(ctx context.Context, limit int) ([]atoll.Result, erro
 	if limit == 0 {
 		limit = defaultHistoryLimit
 	}
-	list, err := s.f.queryHistory(ctx, s.b.id, limit)
+	f.Limit = limit
+	list, err := s.f.queryHistory(ctx, s.b.id, f)
 	return list, s.wrapError("history", err)
 }
 
@@ -67,12 +76,12 @@ func (s *Sandbox) checkExists() error {
 	return nil
 }
 
-func (f *Fleet) queryHistory(ctx context.Context, id string, limit int) ([]atoll.Result, error) {
+func (f *Fleet) queryHistory(ctx context.Context, id string, q HistoryFilter) ([]atoll.Result, error) {
 	if err := f.recorder.flush(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := f.registry.DB.QueryContext(ctx, `select command, stdout, stderr, code, truncated, error, time, duration
-		from commands where sandbox = ? order by id desc limit ?`, id, limit)
+	rows, err := f.registry.DB.QueryContext(ctx, `select command, stdout, stderr, code, truncated, internal, error, time, duration
+		from commands where sandbox = ? and (? or not internal) order by id desc limit ?`, id, q.Internal, q.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +91,7 @@ func (f *Fleet) queryHistory(ctx context.Context, id string, limit int) ([]atoll
 	for rows.Next() {
 		var r atoll.Result
 		var at int64
-		if err := rows.Scan(&r.Command, &r.Stdout, &r.Stderr, &r.ExitCode, &r.Truncated, &r.Error, &at, &r.Duration); err != nil {
+		if err := rows.Scan(&r.Command, &r.Stdout, &r.Stderr, &r.ExitCode, &r.Truncated, &r.Internal, &r.Error, &at, &r.Duration); err != nil {
 			return nil, err
 		}
 		r.Time, r.Success = registry.Time(at), r.ExitCode == 0 && r.Error == ""
@@ -106,7 +115,7 @@ func shortenResult(r *atoll.Result) {
 // or, without taps, that the exit holds.
 func (s *Sandbox) recordCommand(p *process, cmd *atoll.Cmd, t *outputTaps, exit atoll.Exit, err error) {
 	e := &commandRecord{
-		mask: p.mask, sandbox: s.b.id, owner: p.owner, process: p.id, command: p.command,
+		mask: p.mask, sandbox: s.b.id, owner: p.owner, process: p.id, command: p.command, internal: p.internal,
 		code: exit.Code, truncated: exit.Truncated, begun: p.started, duration: exit.Duration,
 	}
 	if err != nil {
@@ -140,6 +149,7 @@ type commandRecord struct {
 	output           [2]streamHead
 	code             int
 	truncated        bool
+	internal         bool
 	failure          string
 	begun            time.Time
 	duration         time.Duration
@@ -161,7 +171,7 @@ func (e *commandRecord) add(b *batch) {
 		out[i] = []byte(e.mask.redactHead(string(h.buf), maxHistoryOutput, h.cut))
 	}
 	b.addGrowth(e.sandbox, e.owner, len(out[0])+len(out[1]))
-	b.history.add(e.sandbox, e.process, e.command, out[0], out[1], e.code, truncated, truncate(e.mask.redact(e.failure), maxHistoryError), registry.Timestamp(e.begun), int64(e.duration))
+	b.history.add(e.sandbox, e.process, e.command, out[0], out[1], e.code, truncated, e.internal, truncate(e.mask.redact(e.failure), maxHistoryError), registry.Timestamp(e.begun), int64(e.duration))
 }
 
 // growth is the amount added to the history since its last trimming.
@@ -190,8 +200,10 @@ func (l *recorder) trimHistory(ctx context.Context, tx *sql.Tx, b *batch) error 
 			l.historyGrowth[id] = g
 			continue
 		}
-		if _, err := tx.ExecContext(ctx, `delete from commands where sandbox = ?1 and id <= (select id from commands where sandbox = ?1 order by id desc limit 1 offset ?2)`, id, maxHistoryRows); err != nil {
-			return err
+		for own, most := range map[bool]int{false: maxHistoryRows, true: maxHistoryOwn} {
+			if _, err := tx.ExecContext(ctx, `delete from commands where sandbox = ?1 and internal = ?2 and id <= (select id from commands where sandbox = ?1 and internal = ?2 order by id desc limit 1 offset ?3)`, id, own, most); err != nil {
+				return err
+			}
 		}
 		if err := trimOutput(ctx, tx, maxHistoryPerSandbox, "sandbox = ?", id); err != nil {
 			return err

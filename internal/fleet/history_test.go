@@ -241,12 +241,12 @@ func TestHistoryResponseIsBounded(t *testing.T) {
 		t.Errorf("%d commands with %d bytes", len(list), sum)
 	}
 	for limit, want := range map[int]int{0: defaultHistoryLimit, 7: 7, maxHistoryRows: 200} {
-		if list, err := sb.Commands(t.Context(), limit); err != nil || len(list) != want {
+		if list, err := sb.Commands(t.Context(), HistoryFilter{Limit: limit}); err != nil || len(list) != want {
 			t.Errorf("limit %d: %d commands, %v", limit, len(list), err)
 		}
 	}
 	for _, limit := range []int{-1, maxHistoryRows + 1} {
-		if _, err := sb.Commands(t.Context(), limit); !errors.Is(err, atoll.ErrInvalid) {
+		if _, err := sb.Commands(t.Context(), HistoryFilter{Limit: limit}); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("limit %d: %v", limit, err)
 		}
 	}
@@ -267,5 +267,40 @@ func TestHistoryOfOwnerIsBounded(t *testing.T) {
 	}
 	if bytes, _ := countOutput(t, f, "true"); bytes > maxHistoryPerOwner {
 		t.Errorf("%d bytes are kept after trimming", bytes)
+	}
+}
+
+// TestInternalCommands checks that commands of atoll itself are only listed when they are asked for, and that many of
+// them leave those of users in the history.
+func TestInternalCommands(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
+	sb := newSandbox(t, f, atoll.Config{})
+	ctx := minuteContext(t)
+	run := func(cmd atoll.Cmd) {
+		t.Helper()
+		if _, err := sb.Exec(ctx, cmd); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(atoll.Cmd{Shell: "echo mine"})
+	for range maxHistoryOwn + 2*historySlack + 1 {
+		run(atoll.Cmd{Shell: ":", Internal: true})
+	}
+	if list := readHistory(t, sb); len(list) != 1 || list[0].Command != "echo mine" || list[0].Internal {
+		t.Errorf("history: %d commands, %+v", len(list), list[:min(len(list), 2)])
+	}
+	all, err := sb.Commands(ctx, HistoryFilter{Limit: maxHistoryRows, Internal: true})
+	if err != nil || !all[0].Internal && all[0].Command != "echo mine" || len(all) < maxHistoryOwn || len(all) > maxHistoryOwn+historySlack+1 || !all[len(all)-1].Internal {
+		t.Errorf("with those of atoll: %d, %v", len(all), err)
+	}
+	list, err := sb.Processes(ctx)
+	if err != nil || len(list) > 1 {
+		t.Errorf("processes: %+v, %v", list, err)
+	}
+	if list, err = sb.AllProcesses(ctx); err != nil || len(list) < 2 || !list[len(list)-1].Internal {
+		t.Errorf("all processes: %d, %v", len(list), err)
+	}
+	if p, err := sb.Process(ctx, list[len(list)-1].ID); err != nil || !p.Internal {
+		t.Errorf("by its id: %+v, %v", p, err)
 	}
 }

@@ -46,10 +46,10 @@ func (f *Fleet) listImages(ctx context.Context, driver string) ([]atoll.DriverIm
 	return list, nil
 }
 
-// checkImage refuses an image that the driver would have to pull, unless the caller has ScopeAdmin
+// checkImage refuses an image that the driver would have to pull, unless the caller has ScopeOperate
 // or ScopeHost: those decide which image registries this host contacts with its credentials.
 func (a *Account) checkImage(ctx context.Context, cfg *atoll.Config) error {
-	if cfg.Image == "" || a.caller.hasScope(atoll.ScopeAdmin) || a.caller.hasScope(atoll.ScopeHost) {
+	if cfg.Image == "" || a.caller.Allows(atoll.ScopeOperate) || a.caller.hasScope(atoll.ScopeHost) {
 		return nil
 	}
 	if store, ok := a.f.findDriver(cfg.Driver).impl.(atoll.ImageStore); ok {
@@ -62,7 +62,7 @@ func (a *Account) checkImage(ctx context.Context, cfg *atoll.Config) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: image %s has not been pulled: a caller with the scope %s must pull it first", atoll.ErrDenied, truncate(cfg.Image, 200), atoll.ScopeAdmin)
+	return fmt.Errorf("%w: image %s has not been pulled: a caller with the scope %s must pull it first", atoll.ErrDenied, truncate(cfg.Image, 200), atoll.ScopeOperate)
 }
 
 // fullImageRef returns an image reference with the default registry, namespace and tag filled in.
@@ -85,7 +85,7 @@ func fullImageRef(ref string) string {
 	return ref
 }
 
-// PullImage pulls an image from its image registry. It needs ScopeAdmin, as do all changes of the
+// PullImage pulls an image from its image registry. It needs ScopeOperate, as do all changes of the
 // images that all owners use.
 func (a *Account) PullImage(ctx context.Context, driver, ref string, progress func(atoll.Progress)) (atoll.Image, error) {
 	return changeImage(ctx, a, "image pull", driver, ref, func(ctx context.Context, s atoll.ImageStore) (atoll.Image, error) {
@@ -102,6 +102,11 @@ func (a *Account) ImportImage(ctx context.Context, driver, ref string, archive i
 
 // BuildImage builds an image from a Dockerfile.
 func (a *Account) BuildImage(ctx context.Context, driver string, b atoll.ImageBuild, tar io.Reader, progress func(atoll.Progress)) (atoll.Image, error) {
+	if b.Network != "" && b.Network != string(atoll.NetworkNone) {
+		if err := a.checkScope("image build", atoll.ScopeHost); err != nil {
+			return atoll.Image{}, fmt.Errorf("network %s of a build: %w", b.Network, err)
+		}
+	}
 	return changeImage(ctx, a, "image build", driver, b.Ref, func(ctx context.Context, s atoll.ImageBuilder) (atoll.Image, error) {
 		return s.BuildImage(ctx, b, tar, progress)
 	})
@@ -117,7 +122,7 @@ func (a *Account) RemoveImage(ctx context.Context, driver, ref string) error {
 
 // changeImage calls f with the named driver, or with the first that implements T.
 func changeImage[T any](ctx context.Context, a *Account, op, driver, ref string, f func(context.Context, T) (atoll.Image, error)) (atoll.Image, error) {
-	if err := a.checkScope(op, atoll.ScopeAdmin); err != nil {
+	if err := a.checkScope(op, atoll.ScopeOperate); err != nil {
 		return atoll.Image{}, err
 	}
 	noted := a.startAudit(op, truncate(ref, 200), driver)

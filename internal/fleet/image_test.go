@@ -43,7 +43,7 @@ func TestTenantsCannotPullImages(t *testing.T) {
 	}
 	for _, ref := range []string{"127.0.0.1:5000/x", "busybox:1", "busybox@sha256:" + strings.Repeat("0", 64), "evil.test/busybox", "registry.test:5000/a/b", "registry.test/a/b:v1", "localhost/busybox"} {
 		cfg := atoll.Config{Spec: atoll.Spec{Image: ref}}
-		if _, err := tenant.Create(t.Context(), cfg); !errors.Is(err, atoll.ErrDenied) || !strings.Contains(err.Error(), "scope admin must pull it first") {
+		if _, err := tenant.Create(t.Context(), cfg); !errors.Is(err, atoll.ErrDenied) || !strings.Contains(err.Error(), "scope operate must pull it first") {
 			t.Errorf("%s: %v", ref, err)
 		}
 		if _, err := of("host", atoll.ScopeHost).Create(t.Context(), cfg); err != nil {

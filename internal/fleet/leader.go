@@ -12,7 +12,7 @@ import (
 
 // Run does the background work of a fleet until ctx is done: it stops and destroys expired
 // sandboxes, removes unused workspaces and fills warm pools. Of the processes that share a home,
-// one leads and works; Run of the others waits to lead.
+// one leads and works; Run of the others waits to lead. Each samples the resource usage of the sandboxes.
 func (f *Fleet) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
@@ -22,6 +22,11 @@ func (f *Fleet) Run(ctx context.Context) error {
 		return err
 	}
 	defer leave()
+	var sampler sync.WaitGroup
+	defer sampler.Wait()
+	sampling, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sampler.Go(func() { f.sampleUsage(sampling) })
 	for ctx.Err() == nil {
 		within, resign, err := f.member.Lead(ctx)
 		if err == nil {
@@ -41,7 +46,7 @@ func (f *Fleet) runLeader(ctx context.Context) error {
 		f.log.Error("reconciliation", "err", err)
 	}
 	var wg sync.WaitGroup
-	for what, loop := range map[string]func(context.Context) error{"pools": f.fillPools, "retention": f.runRetention, "reaper": f.runReaper, "states": f.watchStates, "notices": f.runListeners} {
+	for what, loop := range map[string]func(context.Context) error{"pools": f.fillPools, "retention": f.runRetention, "reaper": f.runReaper, "states": f.watchStates, "notices": f.runListeners, "webhooks": f.runWebhooks} {
 		wg.Go(func() {
 			if err := loop(ctx); err != nil && ctx.Err() == nil {
 				f.log.Error("background loop ended", "loop", what, "err", err)

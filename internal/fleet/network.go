@@ -6,9 +6,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/wire"
@@ -42,7 +44,7 @@ func (s *Sandbox) ChangeNetwork(ctx context.Context, c wire.NetworkChange) (atol
 	var after atoll.Network
 	err := s.changeRules(ctx, describeChange(c), func(now *atoll.Network) error {
 		defer func() { after = *now }()
-		return applyChange(now, c)
+		return applyChange(now, c, s.f.now())
 	})
 	if err != nil {
 		return atoll.Network{}, err
@@ -50,9 +52,10 @@ func (s *Sandbox) ChangeNetwork(ctx context.Context, c wire.NetworkChange) (atol
 	return redactNetwork(after), nil
 }
 
-// applyChange applies a change to rules.
-func applyChange(now *atoll.Network, c wire.NetworkChange) error {
+// applyChange applies a change to rules. Entries that have ended are removed.
+func applyChange(now *atoll.Network, c wire.NetworkChange, at time.Time) error {
 	n := *now
+	n.Until = maps.Clone(n.Until)
 	for _, entry := range c.Remove {
 		was := len(n.Allow) + len(n.Deny)
 		n.Allow, n.Deny = removeEntry(n.Allow, entry), removeEntry(n.Deny, entry)
@@ -60,14 +63,47 @@ func applyChange(now *atoll.Network, c wire.NetworkChange) error {
 			return fmt.Errorf("%w: %q is not in its rules", atoll.ErrNotFound, entry)
 		}
 	}
+	n.Allow = slices.DeleteFunc(slices.Clone(n.Allow), func(e string) bool { end, ends := n.Until[e]; return ends && !at.Before(end) })
 	for _, entry := range c.Allow {
+		end, known := endOf(&n, entry)
 		n.Allow, n.Deny = append(removeEntry(n.Allow, entry), entry), removeEntry(n.Deny, entry)
+		next := at.Add(time.Duration(c.Seconds) * time.Second)
+		switch {
+		case c.Seconds == 0 || known && end.IsZero():
+			delete(n.Until, entry)
+		case known && end.After(next):
+			setEnd(&n, entry, end)
+		default:
+			setEnd(&n, entry, next)
+		}
 	}
 	for _, entry := range c.Deny {
 		n.Deny, n.Allow = append(removeEntry(n.Deny, entry), entry), removeEntry(n.Allow, entry)
 	}
+	maps.DeleteFunc(n.Until, func(e string, _ time.Time) bool { return !slices.Contains(n.Allow, e) })
+	if len(n.Until) == 0 {
+		n.Until = nil
+	}
 	*now = n
 	return nil
+}
+
+// endOf returns the end of an entry of n.Allow, regardless of case; zero: it has none. known is false if
+// there is no such entry.
+func endOf(n *atoll.Network, entry string) (end time.Time, known bool) {
+	i := slices.IndexFunc(n.Allow, func(e string) bool { return strings.EqualFold(e, entry) })
+	if i < 0 {
+		return time.Time{}, false
+	}
+	return n.Until[n.Allow[i]], true
+}
+
+// setEnd sets the end of an entry of n.Allow.
+func setEnd(n *atoll.Network, entry string, end time.Time) {
+	if n.Until == nil {
+		n.Until = make(map[string]time.Time)
+	}
+	n.Until[entry] = end
 }
 
 // removeEntry returns a copy of a list without an entry.
@@ -331,6 +367,9 @@ func describeNetwork(n atoll.Network) string {
 // describeChange returns a change in one line, for the audit.
 func describeChange(c wire.NetworkChange) string {
 	text := describeNetwork(atoll.Network{Allow: c.Allow, Deny: c.Deny})
+	if len(c.Allow) > 0 && c.Seconds > 0 {
+		text += fmt.Sprintf(" for %d s", c.Seconds)
+	}
 	if len(c.Remove) > 0 {
 		text += "; remove " + strings.Join(c.Remove, " ")
 	}

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/wire"
@@ -50,6 +51,33 @@ func TestNetworkRulesStay(t *testing.T) {
 	if n, err := sb.Network(t.Context()); err != nil || !reflect.DeepEqual(n, want) {
 		t.Errorf("shown: %+v, %v", n, err)
 	}
+}
+
+// TestAllowForATime: an entry with an end is in the rules until the first change after it; a longer or
+// permanent permission is not shortened.
+func TestAllowForATime(t *testing.T) {
+	now := time.Now().Truncate(time.Second).UTC()
+	d := newDetachingDriver(t.TempDir())
+	f := openFleet(t, Options{Home: t.TempDir(), Drivers: []atoll.Driver{d}, Now: func() time.Time { return now }})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{Spec: atoll.Spec{Name: "box", Network: atoll.Network{Allow: []string{"always.com"}}}})
+	change := func(c wire.NetworkChange, want atoll.Network) {
+		t.Helper()
+		got, err := sb.ChangeNetwork(t.Context(), c)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v: %+v, %v; want %+v", c, got, err, want)
+		}
+		if in := d.stateOf(sb.ID()).rules; !reflect.DeepEqual(in, want) {
+			t.Errorf("%+v: in force %+v", c, in)
+		}
+	}
+	begun := now
+	until := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
+	change(wire.NetworkChange{Allow: []string{"once.com", "always.com"}, Seconds: 600}, atoll.Network{Allow: []string{"once.com", "always.com"}, Until: map[string]time.Time{"once.com": until(600)}})
+	change(wire.NetworkChange{Allow: []string{"ONCE.com"}, Seconds: 60}, atoll.Network{Allow: []string{"always.com", "ONCE.com"}, Until: map[string]time.Time{"ONCE.com": until(600)}})
+	change(wire.NetworkChange{Allow: []string{"other.com"}, Seconds: 1000}, atoll.Network{Allow: []string{"always.com", "ONCE.com", "other.com"}, Until: map[string]time.Time{"ONCE.com": until(600), "other.com": until(1000)}})
+	now = now.Add(600 * time.Second)
+	change(wire.NetworkChange{Deny: []string{"bad.com"}}, atoll.Network{Allow: []string{"always.com", "other.com"}, Deny: []string{"bad.com"}, Until: map[string]time.Time{"other.com": until(1000)}})
+	change(wire.NetworkChange{Allow: []string{"other.com"}}, atoll.Network{Allow: []string{"always.com", "other.com"}, Deny: []string{"bad.com"}})
 }
 
 // TestNetworkRulesFailClosed: if a driver refuses rules, the former ones apply; if they

@@ -232,7 +232,7 @@ func (l *sandboxListener) handleNotice(ctx context.Context, n atoll.Notice) {
 	r := l.b.cachedRow()
 	m := l.b.masks.maskFor(l.b)
 	data := make(map[string]string)
-	for k, v := range map[string]string{"address": n.Address, "command": m.redact(n.Command), "process": n.Process} {
+	for k, v := range map[string]string{"address": n.Address, "command": m.redact(n.Command), "process": n.Process, "suggestion": n.Suggestion} {
 		if v != "" {
 			data[k] = truncate(v, 256)
 		}

@@ -70,11 +70,15 @@ func (f *Fleet) poolInfo(ctx context.Context, q registry.Querier, p *poolRow) (a
 }
 
 // SetPool creates or changes a warm pool. The name, configuration and size of p are used. Ready
-// sandboxes with another configuration are replaced. It needs ScopeAdmin.
+// sandboxes with another configuration are replaced. It needs ScopeOperate, and ScopeHost for what reaches this host: every
+// caller can claim them.
 func (a *Account) SetPool(ctx context.Context, p atoll.Pool) (atoll.Pool, error) {
 	const op = "pool"
-	if err := a.checkScope(op, atoll.ScopeAdmin); err != nil {
+	if err := a.checkScope(op, atoll.ScopeOperate); err != nil {
 		return atoll.Pool{}, err
+	}
+	if err := a.checkHostAccess(op, &p.Config); err != nil {
+		return atoll.Pool{}, &atoll.Error{Op: op, ID: truncate(p.Name, 100), Err: err}
 	}
 	noted := a.startAudit("pool set", truncate(p.Name, 100), fmt.Sprintf("size %d", p.Size))
 	out, err := a.f.setPool(ctx, p)
@@ -164,10 +168,10 @@ func (a *Account) Pools(ctx context.Context) ([]atoll.Pool, error) {
 	return list, nil
 }
 
-// RemovePool removes a pool and its unclaimed sandboxes. It needs ScopeAdmin.
+// RemovePool removes a pool and its unclaimed sandboxes. It needs ScopeOperate.
 func (a *Account) RemovePool(ctx context.Context, name string) error {
 	const op = "pool remove"
-	if err := a.checkScope(op, atoll.ScopeAdmin); err != nil {
+	if err := a.checkScope(op, atoll.ScopeOperate); err != nil {
 		return err
 	}
 	noted := a.startAudit(op, truncate(name, 100), "")

@@ -134,7 +134,7 @@ func (s *Sandbox) runProcess(ctx context.Context, id string, cmd atoll.Cmd, from
 	if id != "" {
 		audience = othersToo
 	}
-	p := &process{id: id, sandbox: s.b.id, owner: s.b.cachedRow().owner, command: command, mask: m, tty: cmd.TTY != nil, leavable: cmd.ID != ""}
+	p := &process{id: id, sandbox: s.b.id, owner: s.b.cachedRow().owner, command: command, mask: m, tty: cmd.TTY != nil, internal: cmd.Internal, leavable: cmd.ID != ""}
 	p.cancel.Store(&cancel)
 	if err := s.f.processes.add(p); err != nil {
 		done(err)
@@ -212,7 +212,7 @@ func (s *Sandbox) startDetached(ctx context.Context, id string, cmd atoll.Cmd, m
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	p := &process{
-		id: id, sandbox: s.b.id, owner: s.b.cachedRow().owner, command: command, mask: m, tty: cmd.TTY != nil, detached: true, driverKept: s.hasDetacher(),
+		id: id, sandbox: s.b.id, owner: s.b.cachedRow().owner, command: command, mask: m, tty: cmd.TTY != nil, internal: cmd.Internal, detached: true, driverKept: s.hasDetacher(),
 	}
 	p.cancel.Store(&cancel)
 	if err = s.f.processes.add(p); err == nil {
@@ -276,8 +276,10 @@ func checkSupport(cmd *atoll.Cmd, ft atoll.Features) error {
 		asked, has bool
 		what       string
 	}{
-		{cmd.TTY != nil, ft.TTY, "a terminal"}, {cmd.Signals != nil, ft.Signals, "signals"},
-		{cmd.Session, ft.Session, "a session"}, {cmd.User != "" && cmd.User != "root", ft.Users, "user " + cmd.User},
+		{cmd.TTY != nil, ft.TTY, "a terminal"},
+		{cmd.Signals != nil, ft.Signals, "signals"},
+		{cmd.Session, ft.Session, "a session"},
+		{cmd.User != "" && cmd.User != "root", ft.Users, "user " + cmd.User},
 	} {
 		if k.asked && !k.has {
 			errs = append(errs, fmt.Errorf("%s: %w by this driver", k.what, atoll.ErrUnsupported))
@@ -286,8 +288,14 @@ func checkSupport(cmd *atoll.Cmd, ft atoll.Features) error {
 	return errors.Join(errs...)
 }
 
-// Processes returns the running commands and those that ended lately, oldest first.
+// Processes returns the running commands and those that ended lately, oldest first, without those of atoll itself.
 func (s *Sandbox) Processes(ctx context.Context) ([]atoll.Process, error) {
+	list, err := s.AllProcesses(ctx)
+	return slices.DeleteFunc(list, func(p atoll.Process) bool { return p.Internal }), err
+}
+
+// AllProcesses returns what Processes returns, with the commands of atoll itself.
+func (s *Sandbox) AllProcesses(ctx context.Context) ([]atoll.Process, error) {
 	if err := s.checkAccess("list processes", atoll.ScopeRead); err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func TestStartAttached(t *testing.T) {
 
 	client, leave := context.WithCancel(ctx)
 	first, w := io.Pipe()
-	p, err = sb.StartAttached(client, "named", atoll.Cmd{Args: []string{"sh", "-c", "echo one; read x; echo got $x"}, Stdout: w})
+	_, err = sb.StartAttached(client, "named", atoll.Cmd{Args: []string{"sh", "-c", "echo one; read x; echo got $x"}, Stdout: w})
 	if err != nil {
 		t.Fatal(err)
 	}

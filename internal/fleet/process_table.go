@@ -35,6 +35,7 @@ type process struct {
 	driverKept  bool   // its driver keeps it: it goes on without this process
 	innerID     string // the driver's id of it
 	tty         bool
+	internal    bool // see atoll.Cmd.Internal
 	started     time.Time
 	out         ringBuffer
 	in          *input // nil: it has an input of its own
@@ -63,7 +64,7 @@ func (p *process) kill() {
 
 // describe returns the public description of the process.
 func (p *process) describe() atoll.Process {
-	i := atoll.Process{ID: p.id, Sandbox: p.sandbox, Command: p.command, Args: p.args, Detached: p.detached, TTY: p.tty, Started: p.started}
+	i := atoll.Process{ID: p.id, Sandbox: p.sandbox, Command: p.command, Args: p.args, Detached: p.detached, TTY: p.tty, Internal: p.internal, Started: p.started}
 	i.Output, _ = p.out.countWritten()
 	select {
 	case <-p.done:

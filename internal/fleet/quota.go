@@ -210,9 +210,9 @@ func (f *Fleet) queryAllowance(ctx context.Context, o atoll.Owner) (l atoll.Allo
 	return l, err
 }
 
-// SetQuota sets the quota of an owner. It needs ScopeAdmin.
+// SetQuota sets the quota of an owner. It needs ScopeOperate.
 func (a *Account) SetQuota(ctx context.Context, o atoll.Owner, q atoll.Quota) error {
-	if err := a.checkScope("quota", atoll.ScopeAdmin); err != nil {
+	if err := a.checkScope("quota", atoll.ScopeOperate); err != nil {
 		return err
 	}
 	noted := a.startAudit("quota", o.String(), fmt.Sprintf("%+v", q))

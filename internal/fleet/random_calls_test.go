@@ -12,6 +12,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/testing/rapidtest"
 )
 
 // modelSandbox is a sandbox in the model.
@@ -287,7 +288,7 @@ func (w *fleetModel) check(t *rapid.T) {
 // TestModel makes random calls as several owners through two processes, and compares
 // the fleet with the model.
 func TestModel(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	rapidtest.Check(t, func(rt *rapid.T) {
 		w := newFleetModel(rt, t.TempDir())
 		defer w.closeProcess(rt)
 		ctx := context.Background()

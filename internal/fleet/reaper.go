@@ -198,26 +198,6 @@ func (f *Fleet) stopUnsaved(ctx context.Context, r row, why error) error {
 	return errors.Join(err, f.retryLater(ctx, r, rescueRetry))
 }
 
-// latestUse returns the time of the last call or of the last activity inside.
-func (f *Fleet) latestUse(ctx context.Context, r row) time.Time {
-	active := r.active
-	b := f.ensureHandle(r)
-	if t := b.lastActive(f.now()); t.After(active) {
-		active = t
-	}
-	if r.state != atoll.Running {
-		return active
-	}
-	sb, err := b.openInner(ctx)
-	if err != nil {
-		return active
-	}
-	if st, err := sb.Status(ctx); err == nil && st.Active.After(active) {
-		active = st.Active.UTC()
-	}
-	return active
-}
-
 // postponeDue records that a sandbox was in use and is due later.
 func (f *Fleet) postponeDue(ctx context.Context, r row) error {
 	return f.registry.Write(ctx, func(tx *sql.Tx) error {

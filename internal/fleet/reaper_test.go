@@ -458,3 +458,23 @@ func TestExpirySavesWorkFirst(t *testing.T) {
 		}
 	})
 }
+
+// TestWatchingIsNoUse: a sandbox expires during a call that only reads its usage, and although samples of the usage are taken.
+func TestWatchingIsNoUse(t *testing.T) {
+	var d *faultyDriver
+	runWithFakeClock(t, func(home string) atoll.Driver {
+		d = &faultyDriver{Driver: &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
+		return d
+	}, func(t *testing.T, f *Fleet) {
+		sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
+		_, done, err := sb.beginCall(t.Context(), "stats")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer done(nil)
+		advance(40 * time.Minute)
+		if s := f.stateNow(t, sb); s != atoll.Destroyed {
+			t.Errorf("it is %s", s)
+		}
+	})
+}

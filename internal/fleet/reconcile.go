@@ -314,12 +314,28 @@ func (f *Fleet) Reconcile(ctx context.Context) error {
 // delay the others.
 const driverListTimeout = 10 * time.Second
 
+// reportFailedProbe logs once that a driver does not work. Only that of the default driver is a
+// warning: most machines lack what some other driver needs.
+func (f *Fleet) reportFailedProbe(b *driverState, err error) {
+	b.mu.Lock()
+	reported := b.reported
+	b.reported = true
+	b.mu.Unlock()
+	report := f.log.Debug
+	if b.impl.Name() == f.opts.Default {
+		report = f.log.Warn
+	}
+	if !reported {
+		report("driver does not work here", "driver", b.impl.Name(), "err", err)
+	}
+}
+
 // reconcileDriver reconciles the registry with the list of one driver.
 func (f *Fleet) reconcileDriver(ctx context.Context, b *driverState) error {
 	asking, cancel := context.WithTimeout(ctx, driverListTimeout)
 	defer cancel()
 	if _, err := b.probe(asking); err != nil {
-		f.log.Warn("driver does not work here", "driver", b.impl.Name(), "err", err)
+		f.reportFailedProbe(b, err)
 		return nil
 	}
 	standalone, err := f.standaloneIDs(b.impl.Name()) // including those that end during the listing

@@ -339,7 +339,7 @@ func (r *insertRows) write(ctx context.Context, tx *sql.Tx) error {
 func newBatch() *batch {
 	return &batch{
 		audit:         insertRows{insert: `insert into audit (time, app, user, token, action, object, detail, outcome, duration) values `, width: 9},
-		history:       insertRows{insert: `insert into commands (sandbox, process, command, stdout, stderr, code, truncated, error, time, duration) values `, width: 10},
+		history:       insertRows{insert: `insert into commands (sandbox, process, command, stdout, stderr, code, truncated, internal, error, time, duration) values `, width: 11},
 		historyGrowth: make(map[string]growth), outputGrowth: make(map[atoll.Owner]int), auditGrowth: make(map[atoll.Owner]int), tokenUses: make(map[string]int64),
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/atoll-sandbox/atoll/internal/testing/rapidtest"
 )
 
 // ringModel is a ring as simple as can be: all that was ever written.
@@ -20,7 +22,7 @@ func (m *ringModel) write(stream outStream, b []byte) {
 }
 
 func TestRingIsWhatWasWritten(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	rapidtest.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(64, 3000).Draw(t, "limit")
 		r := &ringBuffer{limit: limit}
 		var m ringModel

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -20,7 +21,7 @@ type Filter struct {
 	Labels    map[string]string
 	Name      string
 	All       bool // including destroyed ones, as long as they are remembered
-	AllOwners bool // needs ScopeAdmin
+	AllOwners bool // needs ScopeOperate
 
 	Limit int    // most sandboxes of one page, up to MaxPage; 0: all
 	After string // only those after a page: the cursor that it ended with
@@ -46,7 +47,7 @@ func (a *Account) List(ctx context.Context, filter Filter) ([]atoll.Info, error)
 func (a *Account) ListPage(ctx context.Context, filter Filter) (list []atoll.Info, next string, err error) {
 	scope := atoll.ScopeRead
 	if filter.AllOwners {
-		scope = atoll.ScopeAdmin
+		scope = atoll.ScopeOperate
 	}
 	if err := errors.Join(a.checkOwnerOp("list"), a.checkScope("list", scope)); err != nil {
 		return nil, "", err
@@ -195,6 +196,11 @@ func (f *Fleet) describeSandbox(ctx context.Context, r *row) atoll.Info {
 	}
 	info.Status = r.buildStatus()
 	info.Isolation = info.Features.Isolation
+	if b := f.findDriver(r.driver); b != nil {
+		if n, ok := b.impl.(atoll.IsolationNamer); ok {
+			info.Isolation = cmp.Or(n.NameIsolation(r.cfg.Runtime, r.owner), info.Isolation)
+		}
+	}
 	if what, at := r.nextExpiry(); r.state != atoll.Destroyed && what != expireRetry {
 		info.Expires = at
 	}
@@ -295,6 +301,11 @@ func (a *Account) Update(ctx context.Context, key string, c Change) (atoll.Info,
 	}
 	if err := a.checkClosed("update", r); err != nil {
 		return atoll.Info{}, err
+	}
+	if c.Labels != nil {
+		if err := a.checkReservedLabels("update", c.Labels, r.cfg.Labels); err != nil {
+			return atoll.Info{}, wrapOpError("update", r.id, err)
+		}
 	}
 	noted := a.startAudit("update", r.id, "")
 	r, err = a.f.updateSandbox(ctx, r.id, c)

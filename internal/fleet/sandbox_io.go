@@ -69,6 +69,16 @@ func callInner[T any](ctx context.Context, s *Sandbox, op string, f func(ctx con
 	return s.wrapError(op, err)
 }
 
+// Inspect calls f with the driver's sandbox, within one call of the sandbox under the name op. Commands that f
+// runs are in neither the history nor the process table, and cause no events; the audit has the call with
+// detail. The caller needs [atoll.ScopeRun].
+func (s *Sandbox) Inspect(ctx context.Context, op, detail string, f func(ctx context.Context, sb atoll.Sandbox) error) error {
+	noted := s.startAudit(op, detail)
+	err := callInner(ctx, s, op, f)
+	noted(err)
+	return err
+}
+
 // Import unpacks a tar stream into a directory of the sandbox.
 func (s *Sandbox) Import(ctx context.Context, dir string, tar io.Reader) error {
 	noted := s.startAudit("import", dir)

@@ -25,7 +25,7 @@ type row struct {
 	closed bool         // it has more than its owner may ask for: except for its turn, callers need ScopeHost
 
 	imports []atoll.Mount // host directories that are copied in at creation; not stored
-	disk    string        // the driver's name of its kept disk; not stored
+	disk    string        // the driver's name of its persistent disk; not stored
 
 	created, started time.Time
 	active           time.Time // last use

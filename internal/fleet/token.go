@@ -142,6 +142,9 @@ func (a *Account) createToken(ctx context.Context, t atoll.Token) (atoll.Token, 
 		t.Owner = a.caller.Owner
 	}
 	t.Created = a.f.now().UTC()
+	if err := resolveRole(&t); err != nil {
+		return t, err
+	}
 	if err := checkToken(&t); err != nil {
 		return t, err
 	}
@@ -168,6 +171,22 @@ func (a *Account) createToken(ctx context.Context, t atoll.Token) (atoll.Token, 
 		}
 		return a.f.insertToken(ctx, tx, t, maker)
 	})
+}
+
+// resolveRole replaces the role of a requested token by its scopes.
+func resolveRole(t *atoll.Token) (err error) {
+	if t.Role == "" {
+		return nil
+	}
+	if len(t.Scopes) > 0 {
+		return fmt.Errorf("%w: role %q and scopes %v: give one of them", atoll.ErrInvalid, t.Role, t.Scopes)
+	}
+	t.Scopes, err = t.Role.Scopes()
+	t.Role = ""
+	if err != nil {
+		return fmt.Errorf("%w: %w", atoll.ErrInvalid, err)
+	}
+	return nil
 }
 
 // checkToken reports every mistake in a requested token.
@@ -203,10 +222,8 @@ func (a *Account) checkGrant(t *atoll.Token) error {
 	return errors.Join(errs...)
 }
 
-// lacksScope reports whether the caller lacks a scope. ScopeRun includes ScopeRead.
-func (a *Account) lacksScope(s atoll.Scope) bool {
-	return !a.caller.hasScope(s) && (s != atoll.ScopeRead || !a.caller.hasScope(atoll.ScopeRun))
-}
+// lacksScope reports whether the caller lacks a scope.
+func (a *Account) lacksScope(s atoll.Scope) bool { return !a.caller.Allows(s) }
 
 // checkRevoke refuses to revoke a token with scopes that the caller lacks.
 func (a *Account) checkRevoke(of []byte) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -377,5 +378,31 @@ func TestListingsDoNotStarveAuthenticate(t *testing.T) {
 	defer cancel()
 	if c, err := f.Authenticate(ctx, tok.Secret); err != nil || c.Owner != alice {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestTokenRoles(t *testing.T) {
+	f := openMemoryFleet(t, "", nil)
+	admin := f.Account(LocalCaller())
+	for role, want := range map[atoll.Role]string{"viewer": "[read]", "user": "[read run]", "operator": "[read run operate]", "admin": "[read run host operate admin]"} {
+		tok := mustToken(t, admin, atoll.Token{Owner: alice, Role: role})
+		if got := fmt.Sprint(tok.Scopes); got != want || tok.Role != "" {
+			t.Errorf("%s: scopes %s, role %q", role, got, tok.Role)
+		}
+	}
+	for _, tok := range []atoll.Token{{Role: "root"}, {Role: "viewer", Scopes: []atoll.Scope{atoll.ScopeRead}}} {
+		if _, err := admin.CreateToken(t.Context(), tok); !errors.Is(err, atoll.ErrInvalid) {
+			t.Errorf("%+v: %v", tok, err)
+		}
+	}
+	operator := f.Account(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeOperate}})
+	for _, s := range []atoll.Scope{atoll.ScopeHost, atoll.ScopeAdmin} {
+		if _, err := operator.CreateToken(t.Context(), atoll.Token{Scopes: []atoll.Scope{s}}); !errors.Is(err, atoll.ErrDenied) {
+			t.Errorf("an operator makes a token with %s: %v", s, err)
+		}
+	}
+	old := f.Account(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeAdmin}}) // made before there was ScopeOperate
+	if err := old.SetQuota(t.Context(), bob, atoll.Quota{Sandboxes: 1}); err != nil {
+		t.Errorf("admin without operate: %v", err)
 	}
 }

@@ -74,6 +74,7 @@ func dirHeader(name string) tar.Header           { return tar.Header{Typeflag: t
 func linkHeader(name, to string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
 }
+
 func hardLinkHeader(name, to string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: to}
 }

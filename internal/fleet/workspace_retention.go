@@ -62,11 +62,11 @@ func (f *Fleet) workspaceExpiry(w *workspaceRow) time.Time {
 // PruneOptions configure Prune.
 type PruneOptions struct {
 	DryRun    bool
-	AllOwners bool // needs ScopeAdmin
+	AllOwners bool // needs ScopeOperate
 }
 
 // Prune removes the expired workspaces, or with DryRun only returns them. AllOwners needs
-// ScopeAdmin.
+// ScopeOperate.
 func (a *Account) Prune(ctx context.Context, p PruneOptions) (atoll.PruneResult, error) {
 	const op = "workspace prune"
 	scope := atoll.ScopeRun
@@ -74,7 +74,7 @@ func (a *Account) Prune(ctx context.Context, p PruneOptions) (atoll.PruneResult,
 		scope = atoll.ScopeRead
 	}
 	if p.AllOwners {
-		scope = atoll.ScopeAdmin
+		scope = atoll.ScopeOperate
 	}
 	if err := a.checkScope(op, scope); err != nil {
 		return atoll.PruneResult{}, err

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/testing/rapidtest"
 )
 
 // counted returns a link to a guest in this process, and counts its connections.
@@ -195,7 +196,7 @@ func TestDetachedIsBounded(t *testing.T) {
 }
 
 func TestRingKeepsTheLast(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	rapidtest.Check(t, func(rt *rapid.T) {
 		r := ring{limit: rapid.IntRange(1, 20).Draw(rt, "most")}
 		var all []byte
 		var at int64

@@ -46,13 +46,15 @@ const receivedStep = 128 << 10
 // resumeBody asks for a kept command.
 type resumeBody struct {
 	Command  string   `json:"command"`
-	Received [2]int64 `json:"received"` // bytes of standard output and standard error that the host has
+	Received [2]int64 `json:"received"` // bytes of standard output and standard error that the host has; negative: it wants none of what was written
 }
 
 // resumeReply is the standard input of a command that has arrived so far.
 type resumeReply struct {
 	Received int64 `json:"received"` // bytes that have arrived
 	Read     int64 `json:"read"`     // bytes that the command has read
+
+	Output *[2]int64 `json:"output,omitempty"` // bytes of output before the first one that is sent, if the host wants none of them
 }
 
 // newCommandID returns an id for a command that is kept.
@@ -139,6 +141,9 @@ func (l *Link) resumeStreams(ctx context.Context, streams *atoll.Cmd, received [
 			_ = st.Reset() // the first error counts
 			return atoll.Exit{}, err
 		}
+	}
+	if reply.Output != nil {
+		received = *reply.Output
 	}
 	x := l.newKept(c, st, streams.ID, streams)
 	x.resumed.received, x.resumed.told = received, received

@@ -433,7 +433,7 @@ func (s *Server) resumeCommand(h *host, st *yamux.Stream, q *Request) {
 		sendAnswer(st, fmt.Errorf("%w: command %q: it has ended, or was never started", atoll.ErrNotFound, body.Command))
 		return
 	}
-	reply, err := k.takeOver(st, body.Received)
+	reply, err := k.takeOver(st, &body.Received)
 	sendReply(st, reply, err)
 	if err != nil {
 		k.mu.Unlock()
@@ -444,9 +444,9 @@ func (s *Server) resumeCommand(h *host, st *yamux.Stream, q *Request) {
 	k.serveHost(h, st)
 }
 
-// takeOver makes a channel the one of the command's host, which has received a part of the output.
-// It returns with execution.mu locked, so that nothing is sent before what is missing.
-func (k *keptCommand) takeOver(st *yamux.Stream, received [2]int64) (resumeReply, error) {
+// takeOver makes a channel the one of the command's host, which has received a part of the output. It replaces negative numbers
+// in received by those of the output so far. It returns with execution.mu locked, so that nothing is sent before what is missing.
+func (k *keptCommand) takeOver(st *yamux.Stream, received *[2]int64) (reply resumeReply, err error) {
 	k.state.Lock()
 	former := k.current
 	k.state.Unlock()
@@ -455,6 +455,10 @@ func (k *keptCommand) takeOver(st *yamux.Stream, received [2]int64) (resumeReply
 		_ = former.Reset() // so that no writer waits for it with the lock
 	}
 	k.mu.Lock()
+	if received[0] < 0 && received[1] < 0 {
+		*received = [2]int64{k.output[0].total, k.output[1].total}
+		reply.Output = received
+	}
 	for i := range received {
 		r := &k.output[i]
 		if oldest := r.total - int64(len(r.buf)); received[i] < oldest || received[i] > r.total {
@@ -471,9 +475,10 @@ func (k *keptCommand) takeOver(st *yamux.Stream, received [2]int64) (resumeReply
 		k.expiry = nil
 	}
 	k.s.kept.removeEnded(k)
-	k.current, k.st, k.received = st, st, received
+	k.current, k.st, k.received = st, st, *received
 	k.changed.Broadcast()
-	return k.input, nil
+	reply.Received, reply.Read = k.input.Received, k.input.Read
+	return reply, nil
 }
 
 // sendMissing sends the output that the host does not have, and the end. The caller holds

@@ -320,9 +320,13 @@ func TestIsFinal(t *testing.T) {
 		err         error
 		soon, later bool
 	}{
-		{atoll.ErrNotFound, true, true}, {atoll.ErrState, true, true}, {atoll.ErrUnsupported, true, true},
+		{atoll.ErrNotFound, true, true},
+		{atoll.ErrState, true, true},
+		{atoll.ErrUnsupported, true, true},
 		{atoll.ErrDenied, false, true},
-		{atoll.ErrUnavailable, false, false}, {atoll.ErrTimeout, false, false}, {io.EOF, false, false},
+		{atoll.ErrUnavailable, false, false},
+		{atoll.ErrTimeout, false, false},
+		{io.EOF, false, false},
 	} {
 		err := fmt.Errorf("%w: reason", test.err)
 		if soon, later := isFinal(err, 0), isFinal(err, deniedTime+1); soon != test.soon || later != test.later {

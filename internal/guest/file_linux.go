@@ -121,6 +121,16 @@ func openRegular(dir int, name string) (int, unix.Stat_t, error) {
 	if err := wantRegular(&st); err != nil {
 		return -1, st, err
 	}
+	return openSeenRegular(dir, name, noDevice)
+}
+
+// noDevice is the number of no device.
+const noDevice = ^uint64(0)
+
+// openSeenRegular is openRegular for an entry that was a regular file a moment ago. dev is the device of
+// the directory, which is not /proc; noDevice: unknown.
+func openSeenRegular(dir int, name string, dev uint64) (int, unix.Stat_t, error) {
+	var st unix.Stat_t
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return -1, st, err
@@ -129,7 +139,7 @@ func openRegular(dir int, name string) (int, unix.Stat_t, error) {
 	if err == nil {
 		err = wantRegular(&st) // it may have been replaced
 	}
-	if err == nil {
+	if err == nil && st.Dev != dev {
 		err = refuseProc(fd)
 	}
 	if err != nil {
@@ -354,18 +364,49 @@ func isZero(b []byte) bool {
 
 // commitAs sets the owner, mode and times of the file and renames it, replacing an existing file.
 func (t *tempFile) commitAs(name string, mode uint32, times []unix.Timespec) error {
+	if err := t.setAttributes(mode, times); err != nil {
+		return err
+	}
+	return t.renameTo(name, 0)
+}
+
+// commitChecked is commitAs, but calls check before it replaces an existing entry.
+func (t *tempFile) commitChecked(name string, mode uint32, times []unix.Timespec, check func(name string) error) error {
+	if err := t.setAttributes(mode, times); err != nil {
+		return err
+	}
+	if t.renameTo(name, unix.RENAME_NOREPLACE) == nil { // fails if the entry exists, or the file system can't do it
+		return nil
+	}
+	if err := check(name); err != nil {
+		return err
+	}
+	return t.renameTo(name, 0)
+}
+
+// setAttributes sets the owner, mode and times of the file.
+func (t *tempFile) setAttributes(mode uint32, times []unix.Timespec) error {
 	if err := t.w.chownToUser(t.fd); err != nil {
 		return err
 	}
 	if err := unix.Fchmod(t.fd, mode); err != nil {
 		return err
 	}
-	if times != nil {
-		if err := setTimes(t.fd, times); err != nil {
-			return err
-		}
+	if times == nil {
+		return nil
 	}
-	if err := unix.Renameat(t.dir, t.name, t.dir, name); err != nil {
+	return setTimes(t.fd, times)
+}
+
+// renameTo gives the file its name.
+func (t *tempFile) renameTo(name string, flags uint) error {
+	var err error
+	if flags == 0 {
+		err = unix.Renameat(t.dir, t.name, t.dir, name)
+	} else {
+		err = unix.Renameat2(t.dir, t.name, t.dir, name, flags)
+	}
+	if err != nil {
 		return err
 	}
 	t.name = ""

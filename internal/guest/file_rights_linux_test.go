@@ -18,6 +18,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/testing/rapidtest"
 )
 
 // someone is who commands run as in these tests.
@@ -228,7 +229,7 @@ func TestRightsWithoutFileUsers(t *testing.T) {
 func TestImportNeverEscapes(t *testing.T) {
 	l, top := linked(t, &Server{}), t.TempDir()
 	round := 0
-	rapid.Check(t, func(rt *rapid.T) {
+	rapidtest.Check(t, func(rt *rapid.T) {
 		round++
 		dir := fmt.Sprintf("%s/%d", top, round)
 		must(t, os.Mkdir(dir, 0o755))

@@ -211,17 +211,18 @@ func dropPrivileges(cfg *Config) error {
 // emptyBoundingSet removes every capability from the bounding set of this thread and its children.
 func emptyBoundingSet() error {
 	for c := uintptr(0); ; c++ {
-		has, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
+		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if errors.Is(err, unix.EINVAL) {
 			return nil // past the last capability
 		}
-		if err != nil {
-			return err
-		}
-		if has == 0 {
+		if err == nil {
 			continue
 		}
-		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+		has, rerr := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
+		if errors.Is(rerr, unix.EINVAL) {
+			return nil
+		}
+		if rerr != nil || has != 0 {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package guest
 
 import (
+	_ "embed"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,10 +9,6 @@ import (
 	"net/netip"
 	"strconv"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
-	"github.com/google/nftables/expr"
-	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll"
@@ -58,27 +55,27 @@ func checkOnlyLoopback() error {
 
 // addRoutes sets lo up and makes all addresses local.
 func addRoutes() error {
-	c, err := netlink.Dial(unix.NETLINK_ROUTE, nil)
+	c, err := dialNetlink(unix.NETLINK_ROUTE)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
+	defer c.close()
 	up := make([]byte, unix.SizeofIfInfomsg)
 	binary.NativeEndian.PutUint32(up[4:], loopback)
 	binary.NativeEndian.PutUint32(up[8:], unix.IFF_UP)  // flags
 	binary.NativeEndian.PutUint32(up[12:], unix.IFF_UP) // which of them
-	if err := execNetlink(c, unix.RTM_NEWLINK, 0, up); err != nil {
+	if err := c.execute(netlinkMessage(unix.RTM_NEWLINK, unix.NLM_F_ACK, 1, up), 1); err != nil {
 		return fmt.Errorf("lo: %w", err)
 	}
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
 		route := make([]byte, unix.SizeofRtMsg)
 		route[0], route[4], route[5] = family, unix.RT_TABLE_LOCAL, unix.RTPROT_BOOT
 		route[6], route[7] = unix.RT_SCOPE_HOST, unix.RTN_LOCAL
-		oif, err := netlink.MarshalAttributes([]netlink.Attribute{{Type: unix.RTA_OIF, Data: binary.NativeEndian.AppendUint32(nil, loopback)}})
-		if err != nil {
-			return err
-		}
-		err = execNetlink(c, unix.RTM_NEWROUTE, netlink.Create|netlink.Replace, append(route, oif...))
+		route = binary.NativeEndian.AppendUint16(route, unix.SizeofRtAttr+4)
+		route = binary.NativeEndian.AppendUint16(route, unix.RTA_OIF)
+		route = binary.NativeEndian.AppendUint32(route, loopback)
+		seq := uint32(family) // differs from the others
+		err := c.execute(netlinkMessage(unix.RTM_NEWROUTE, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_REPLACE, seq, route), seq)
 		if err != nil && (family == unix.AF_INET || !isNoIPv6(err)) {
 			return err
 		}
@@ -92,14 +89,7 @@ func isNoIPv6(err error) bool {
 	return errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EACCES)
 }
 
-func execNetlink(c *netlink.Conn, what uint16, flags netlink.HeaderFlags, data []byte) error {
-	_, err := c.Execute(netlink.Message{
-		Header: netlink.Header{Type: netlink.HeaderType(what), Flags: netlink.Request | netlink.Acknowledge | flags}, Data: data,
-	})
-	return err
-}
-
-// addRules creates the table with the redirecting rules:
+// redirectRules is the transaction that creates the table with the redirecting rules:
 //
 //	udp dport 53 redirect to :3153
 //	tcp dport 53 redirect to :3153
@@ -108,7 +98,14 @@ func execNetlink(c *netlink.Conn, what uint16, flags netlink.HeaderFlags, data [
 //	meta l4proto tcp redirect to :3129
 //
 // It also drops packets that are neither TCP nor UDP nor for loopback, so that an address behind
-// the local route does not answer a ping.
+// the local route does not answer a ping. Its second message removes an earlier table. The rules are in
+// redirect_rules_linux_test.go, whose test writes the file (-update): every guest sends the same bytes,
+// and building them took longer than the kernel takes to execute them.
+//
+//go:embed redirect_rules.bin
+var redirectRules []byte
+
+// addRules creates the table with the redirecting rules.
 func addRules() error {
 	err := replaceTable(false)
 	if errors.Is(err, unix.EEXIST) {
@@ -120,85 +117,45 @@ func addRules() error {
 // replaceTable creates the table. With again, it replaces an earlier one; the kernel then waits
 // until that is no longer in use.
 func replaceTable(again bool) error {
-	c, err := nftables.New()
+	batch, last, err := redirectBatch(again)
 	if err != nil {
 		return err
 	}
-	table := &nftables.Table{Name: "atoll", Family: nftables.TableFamilyINet}
+	c, err := dialNetlink(unix.NETLINK_NETFILTER)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	return c.execute(batch, last)
+}
+
+// redirectBatch returns the transaction, and the number of the message that the kernel acknowledges when
+// it has executed all.
+func redirectBatch(again bool) (batch []byte, acknowledged uint32, err error) {
+	begin, err := nextMessage(redirectRules)
+	if err != nil {
+		return nil, 0, err
+	}
+	remove, err := nextMessage(redirectRules[len(begin):])
+	if err != nil {
+		return nil, 0, err
+	}
+	batch = append(batch, begin...)
 	if again {
-		c.DelTable(table) // in the same transaction
+		batch = append(batch, remove...)
 	}
-	c.CreateTable(table)
-	nat := c.AddChain(&nftables.Chain{
-		Name: "out", Table: table, Type: nftables.ChainTypeNAT,
-		Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityNATDest,
-	})
-	add := func(chain *nftables.Chain, parts ...[]expr.Any) {
-		r := &nftables.Rule{Table: table, Chain: chain}
-		for _, p := range parts {
-			r.Exprs = append(r.Exprs, p...)
+	batch = append(batch, redirectRules[len(begin)+len(remove):]...)
+	for at := 0; at < len(batch); {
+		m, err := nextMessage(batch[at:])
+		if err != nil {
+			return nil, 0, err
 		}
-		c.AddRule(r)
+		if h := parseNetlinkHeader(m); h.Flags&unix.NLM_F_ACK != 0 {
+			acknowledged = h.Seq
+		}
+		at += len(m)
 	}
-	accept := []expr.Any{&expr.Verdict{Kind: expr.VerdictAccept}}
-	own4 := matchPrefix(netip.MustParsePrefix("127.0.0.0/8"))
-	own6 := matchPrefix(netip.MustParsePrefix("::1/128"))
-	add(nat, matchProtocol(unix.IPPROTO_UDP), matchPort(53), redirectTo(dnsPort))
-	add(nat, matchProtocol(unix.IPPROTO_TCP), matchPort(53), redirectTo(dnsPort))
-	add(nat, own4, accept)
-	add(nat, own6, accept)
-	add(nat, matchProtocol(unix.IPPROTO_TCP), redirectTo(redirectPort))
-	filter := c.AddChain(&nftables.Chain{
-		Name: "rest", Table: table, Type: nftables.ChainTypeFilter,
-		Hooknum: nftables.ChainHookOutput, Priority: nftables.ChainPriorityFilter,
-	})
-	add(filter, own4, accept)
-	add(filter, own6, accept)
-	add(filter, matchProtocol(unix.IPPROTO_TCP), accept)
-	add(filter, matchProtocol(unix.IPPROTO_UDP), accept)
-	add(filter, matchEchoRequest(unix.NFPROTO_IPV4, unix.IPPROTO_ICMP, 8), []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}})
-	add(filter, matchEchoRequest(unix.NFPROTO_IPV6, unix.IPPROTO_ICMPV6, 128), []expr.Any{&expr.Verdict{Kind: expr.VerdictDrop}})
-	return c.Flush()
-}
-
-func matchProtocol(n byte) []expr.Any {
-	return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{n}}}
-}
-
-// matchPort matches the destination port.
-func matchPort(n uint16) []expr.Any {
-	return []expr.Any{
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binaryutil.BigEndian.PutUint16(n)},
-	}
-}
-
-func redirectTo(to uint16) []expr.Any {
-	return []expr.Any{&expr.Immediate{Register: 1, Data: binaryutil.BigEndian.PutUint16(to)}, &expr.Redir{RegisterProtoMin: 1}}
-}
-
-// matchFamily matches the address family of the packet.
-func matchFamily(n byte) []expr.Any {
-	return []expr.Any{&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1}, &expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{n}}}
-}
-
-// matchPrefix matches the destination address.
-func matchPrefix(p netip.Prefix) []expr.Any {
-	fam, offset, size := byte(unix.NFPROTO_IPV4), uint32(16), 4
-	if p.Addr().Is6() {
-		fam, offset, size = unix.NFPROTO_IPV6, 24, 16
-	}
-	return append(matchFamily(fam),
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: uint32(size)},
-		&expr.Bitwise{SourceRegister: 1, DestRegister: 1, Len: uint32(size), Mask: net.CIDRMask(p.Bits(), 8*size), Xor: make([]byte, size)},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: p.Masked().Addr().AsSlice()})
-}
-
-// matchEchoRequest matches an echo request, which any local address would answer.
-func matchEchoRequest(fam, proto, kind byte) []expr.Any {
-	return append(append(matchFamily(fam), matchProtocol(proto)...),
-		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 1},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{kind}})
+	return batch, acknowledged, nil
 }
 
 // originalDst returns the original destination of a redirected connection.

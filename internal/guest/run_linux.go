@@ -172,7 +172,7 @@ func hideProcess() error {
 			list = append(list, sig)
 		}
 	}
-	signal.Notify(make(chan os.Signal), list...) // discards all
+	signal.Notify(make(chan os.Signal, 1), list...) // nobody reads them
 	return nil
 }
 

@@ -175,7 +175,7 @@ func (x *exporter) exportEntry(dir int, base, name string, dev uint64, depth int
 		if st.Nlink > 1 && x.links[inode{st.Dev, st.Ino}] != "" {
 			return x.writeHeader(name, &st, x.links[inode{st.Dev, st.Ino}])
 		}
-		fd, st, err := openRegular(dir, base)
+		fd, st, err := openSeenRegular(dir, base, dev)
 		if err != nil {
 			return err
 		}

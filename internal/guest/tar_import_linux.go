@@ -233,9 +233,6 @@ func (im *importer) applyPending(left int) error {
 
 // importFile unpacks a regular file.
 func (im *importer) importFile(base string, h *tar.Header, content io.Reader) error {
-	if err := im.checkReplaceable(base); err != nil {
-		return err
-	}
 	t, err := im.w.create()
 	if err != nil {
 		return err
@@ -244,7 +241,7 @@ func (im *importer) importFile(base string, h *tar.Header, content io.Reader) er
 	if err := t.writeContent(content, im.buf, im.alive); err != nil {
 		return err
 	}
-	return t.commitAs(base, uint32(h.Mode)&0o777, timesOf(h))
+	return t.commitChecked(base, uint32(h.Mode)&0o777, timesOf(h), im.checkReplaceable)
 }
 
 // checkReplaceable checks that an existing entry may be replaced: directories and devices may not.

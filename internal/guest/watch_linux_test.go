@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/testing/rapidtest"
 )
 
 // follower keeps a picture of a directory by what a watch tells.
@@ -219,7 +220,7 @@ func TestWatchOverflow(t *testing.T) {
 func TestWatchIsThePicture(t *testing.T) {
 	l, top := linked(t, &Server{}), t.TempDir()
 	round := 0
-	rapid.Check(t, func(rt *rapid.T) {
+	rapidtest.Check(t, func(rt *rapid.T) {
 		round++
 		dir := fmt.Sprintf("%s/%d", top, round)
 		must(t, os.Mkdir(dir, 0o755))

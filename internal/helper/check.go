@@ -7,7 +7,7 @@ func (f Finder) Check(name string, needed bool, without string) atoll.Check {
 	c := atoll.Check{Name: "helper " + name, Needed: needed}
 	path, err := f.Find(name)
 	if err != nil {
-		c.Detail, c.Fix = "without it "+without, "build atoll with `make build`, or put "+name+" beside atoll or into $ATOLL_HELPERS"
+		c.Detail, c.Fix = "without it "+without, howToGet(name, Version())
 		return c
 	}
 	c.OK, c.Detail = true, path

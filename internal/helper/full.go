@@ -45,7 +45,7 @@ func (f Finder) FindFull() (string, error) {
 		if dir := os.Getenv("ATOLL_HELPERS"); isProgram(filepath.Join(dir, FullProgram)) {
 			return filepath.Abs(filepath.Join(dir, FullProgram))
 		}
-		return "", fmt.Errorf("%w: this atoll was built without %s: use `make build`, which makes one file of both, or build ./cmd/%s and put it beside atoll", atoll.ErrUnavailable, FullProgram, FullProgram)
+		return "", fmt.Errorf("%w: this atoll was built without %s, which has its commands: %s", atoll.ErrUnavailable, FullProgram, howToGet(FullProgram, Version()))
 	case err != nil:
 		return "", err
 	}

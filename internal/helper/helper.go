@@ -51,7 +51,7 @@ func (f Finder) Find(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return filepath.Abs(path)
 	}
-	return "", fmt.Errorf("%w: the helper %s is missing: build atoll with `make build`, or build ./cmd/%s with CGO_ENABLED=0 and put it beside atoll or into $ATOLL_HELPERS", atoll.ErrUnavailable, name, name)
+	return "", fmt.Errorf("%w: the helper %s is missing: %s", atoll.ErrUnavailable, name, howToGet(name, Version()))
 }
 
 // findBeside returns the helper in the directory of this program.

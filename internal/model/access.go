@@ -37,8 +37,8 @@ func (a *Access) prepareOnce() {
 			s.ledger = NewLedger()
 		}
 		s.holds = &Reservations{}
-		if l, ok := s.ledger.(interface{ sharedHolds() *Reservations }); ok {
-			s.holds = l.sharedHolds()
+		if l, ok := s.ledger.(interface{ sharedReservations() *Reservations }); ok {
+			s.holds = l.sharedReservations()
 		}
 		c := a.Client
 		if c == nil {

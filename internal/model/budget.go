@@ -123,7 +123,7 @@ func (a *Access) allLimits(ctx context.Context) ([]Limit, error) {
 	return append(slices.Clip(a.Limits), more...), err
 }
 
-// exceededBudget returns the error of an exceeded budget, or nil. The caller holds Holds.mu.
+// exceededBudget returns the error of an exceeded budget, or nil. The caller holds Reservations.mu.
 func (c *call) exceededBudget(ctx context.Context, begin bool) *dialect.Error {
 	for _, l := range c.limits {
 		if l.Budget == (Budget{}) {
@@ -159,7 +159,7 @@ func (c *call) currentUsage(ctx context.Context, l Limit) (Usage, *dialect.Error
 
 // reserveOutput lowers the call's maximum output to the rest of the budgets. If other
 // calls in flight have reserved all of it, the error asks for a retry. The caller holds
-// Holds.mu.
+// Reservations.mu.
 func (c *call) reserveOutput(ctx context.Context) *dialect.Error {
 	for _, l := range c.limits {
 		if l.Budget.Output <= 0 && l.Budget.Tokens <= 0 && l.Budget.Cost <= 0 {

@@ -12,14 +12,14 @@ import (
 
 // Reservations has the usage of calls in flight until it is charged, so that concurrent calls do
 // not exceed a budget together. A Ledger that embeds one shares it with all its users.
-// The zero Holds is ready to use.
+// The zero value is ready to use.
 type Reservations struct {
 	mu    sync.Mutex
 	holds map[*hold]bool // guarded by mu, as what they hold
 }
 
-// sharedHolds returns the Holds that a Ledger embeds.
-func (h *Reservations) sharedHolds() *Reservations { return h }
+// sharedReservations returns the Reservations that a Ledger embeds.
+func (h *Reservations) sharedReservations() *Reservations { return h }
 
 // hold is the reservation of a call in flight.
 type hold struct {

@@ -127,15 +127,33 @@ func (s Address) ForRemote() Address {
 	return s
 }
 
+// Origins returns the origins of all ports, as a content security policy names them: "http://*.localhost:8080".
+func (s Address) Origins() []string {
+	domains := s.Names.Domains
+	if len(domains) == 0 {
+		domains = []string{proxy.Local}
+	}
+	var list []string
+	for _, domain := range domains {
+		list = append(list, s.origin("*."+domain))
+	}
+	return list
+}
+
 // URL returns the host name and URL of a port; port 0 is the main one.
 func (s Address) URL(name string, port int) (host, url string, err error) {
 	host, err = s.Names.HostName(name, port)
 	if err != nil {
 		return "", "", err
 	}
-	url = s.Scheme + "://" + host
+	return host, s.origin(host) + "/", nil
+}
+
+// origin returns the origin of a host name.
+func (s Address) origin(host string) string {
+	text := s.Scheme + "://" + host
 	if usual := map[string]int{"http": 80, "https": 443}[s.Scheme]; s.Port != usual {
-		url += fmt.Sprintf(":%d", s.Port)
+		text += fmt.Sprintf(":%d", s.Port)
 	}
-	return host, url + "/", nil
+	return text
 }

@@ -4,460 +4,245 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path"
-	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/atoll-sandbox/atoll"
 )
 
-// SyncResult is the result of a sync, or of its dry run.
-type SyncResult struct {
-	FetchResult
-	TargetBranch string // branch of the host that follows the sandbox's branch of this name
-	NewCommit    string // its new commit
-	OldCommit    string // its previous commit; empty: the branch is new
-	Applied      bool   // the branch and the working tree are at NewCommit; false after a dry run
-	Switched     bool   // the working tree was switched to the branch, or would be
-	Commits      int    // number of new commits
-	Files        int    // number of changed files
-	Insertions   int
-	Deletions    int
-	Risks        []Risk // files to review before going on
-	PendingWork  bool   // in a dry run: uncommitted work inside differs from the import and from the host's files, or is in another working tree
-
-	// Overwritten lists uncommitted files of the host that still equal the import and are overwritten
-	// with the sandbox's versions. RescueRef is the ref of a rescue with everything that was imported;
-	// empty: nothing was overwritten.
-	Overwritten []string
-	RescueRef   string
-
-	equal        []string     // uncommitted files of the host that equal the new version
-	origin       commitOrigin // of NewCommit
-	overwritable overwritable // Overwritten is a subset of its files
-}
-
-// Sync fetches, and then fast-forwards the host's branch of the same name and its working tree to the
-// sandbox's. It never does anything but fast-forward. If the host's working tree is on another branch,
-// it switches to the sandbox's, provided that it has no uncommitted work.
-//
-// ErrNoNewWork: there is nothing new, committed or not. ErrDirty: files of the host would be overwritten.
-// ErrDiverged: the host has commits that the sandbox does not have; see Merge. ErrDetached: the sandbox
-// is not on a branch. With all of these the Result describes what was fetched.
-func (r *Repo) Sync(ctx context.Context, sb atoll.Sandbox, f FetchOptions) (*SyncResult, error) {
-	if err := checkSandboxName(f.Name); err != nil {
-		return nil, err
+// applyToBranch commits the changes of a fetched branch to a branch of the host that no working tree has checked out;
+// a new one begins at the host's HEAD. No working tree changes.
+func (r *Repo) applyToBranch(ctx context.Context, m MergeOptions) (*MergeResult, error) {
+	res := &MergeResult{TargetBranch: m.Target}
+	if err := CheckBranch(m.Target); err != nil {
+		return res, err
 	}
-	got, q, err := r.fetchRepository(ctx, guest{sb: sb, dir: Workspace}, f, refPrefix(f.Name), false)
+	var err error
+	if res.Tip, err = r.resolveFetched(ctx, m); err != nil {
+		return res, err
+	}
+	ref := "refs/heads/" + m.Target
+	old, onto, err := r.findTarget(ctx, m.Target)
 	if err != nil {
-		return nil, &atoll.Error{Op: "sync", ID: f.Name, Err: err}
+		return res, err
 	}
-	res := &SyncResult{FetchResult: *got}
-	if f.DryRun {
-		res.PendingWork, err = r.hasNewWork(ctx, q, got, f.ImportedTree)
+	q := &quarantine{host: r.host.withEnv(allocLimit), repo: r}
+	if err := q.checkSize(ctx, res.Tip, m.Limits.orDefault()); err != nil {
+		return res, err
 	}
+	tree, err := r.mergeTrees(ctx, onto, res.Tip, res)
+	if err != nil {
+		return res, err
+	}
+	changes, err := q.listChanges(ctx, onto, tree)
+	if err != nil {
+		return res, err
+	}
+	if res.Files = len(changes); res.Files == 0 {
+		return res, ErrNoNewWork
+	}
+	if res.Risks, err = q.findRisks(ctx, changes); err != nil || m.DryRun {
+		return res, err
+	}
+	if m.Message == "" {
+		m.Message = fmt.Sprintf("Apply %s of sandbox %s", m.Branch, m.Name)
+	}
+	who, err := r.authorEnv(ctx)
+	if err != nil {
+		return res, err
+	}
+	commit, err := r.host.withEnv(who...).runOutput(ctx, "commit-tree", tree, "-p", onto, "-m", m.Message)
+	if err != nil {
+		return res, err
+	}
+	commit = strings.TrimSuffix(commit, "\n")
+	err = r.withLock(ctx, []string{ref}, func(r *Repo) error {
+		if err := r.checkNotCheckedOut(ctx, m.Target); err != nil {
+			return err
+		}
+		return r.updateRefs(ctx, []Update{{Ref: ref, Old: old, New: commit}}, "atoll: apply")
+	})
 	if err == nil {
-		err = r.fastForward(ctx, q, res, f)
+		res.Commit = commit
 	}
-	if err := errors.Join(err, q.remove()); err != nil {
-		return res, &atoll.Error{Op: "sync", ID: f.Name, Err: err}
-	}
-	return res, nil
+	return res, err
 }
 
-// fastForward fast-forwards the host to the fetched commit.
-func (r *Repo) fastForward(ctx context.Context, q *quarantine, res *SyncResult, f FetchOptions) error {
-	res.TargetBranch, res.NewCommit = res.Branch, res.TipCommit
-	if f.Branch != "" {
-		res.TargetBranch, res.NewCommit = f.Branch, res.Heads[f.Branch]
-		if res.NewCommit == "" {
-			return fmt.Errorf("branch %s of the sandbox: %w", printable(f.Branch), atoll.ErrNotFound)
-		}
+// findTarget returns the commit of a branch of the host, and the commit to build on: HEAD's if there is no such branch.
+func (r *Repo) findTarget(ctx context.Context, branch string) (old, onto string, err error) {
+	if err := r.checkNotCheckedOut(ctx, branch); err != nil {
+		return "", "", err
 	}
-	if res.TargetBranch == "" {
-		err := fmt.Errorf("%w: the sandbox is at commit %.12s", ErrDetached, res.TipCommit)
-		if !f.DryRun {
-			err = fmt.Errorf("%w; it was fetched as %s", err, refPrefix(f.Name)+kindHead)
-		}
-		return err
+	if old, err = r.resolveRevision(ctx, "refs/heads/"+branch+"^{commit}"); err != nil || old != "" {
+		return old, old, err
 	}
-	if err := CheckBranch(res.TargetBranch); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnsafe, err)
+	head, err := r.Head(ctx)
+	if err == nil && head.Commit == "" {
+		err = fmt.Errorf("%w: the host's repository has no commit; use sync", atoll.ErrState)
 	}
-	if res.NewCommit == "" {
-		return q.checkNothingNew(ctx, res)
-	}
-	res.origin = commitOrigin{name: f.Name, imported: f.ImportedTree, fetched: &res.FetchResult, tip: res.NewCommit}
+	return "", head.Commit, err
+}
+
+// checkNotCheckedOut reports a branch that a working tree of the host has checked out.
+func (r *Repo) checkNotCheckedOut(ctx context.Context, branch string) error {
 	head, err := r.Head(ctx)
 	if err != nil {
 		return err
 	}
-	if res.OldCommit, err = r.resolveRevision(ctx, "refs/heads/"+res.TargetBranch+"^{commit}"); err != nil {
-		return err
+	if head.Branch == branch {
+		return fmt.Errorf("%w: branch %s is checked out here", atoll.ErrState, branch)
 	}
-	if res.OldCommit != res.NewCommit {
-		if err := q.describeChanges(ctx, res, head, f.Limits.orDefault()); err != nil {
-			return err
-		}
+	return r.checkNoOtherTree(ctx, branch)
+}
+
+// Apply applies the changes of a fetched branch since the merge base to the host's working tree, without
+// staging or committing them. It applies all or, if a part does not fit, none: ErrConflict. A file that
+// still equals the import is changed to the sandbox's version; a file that equals the sandbox's version
+// stays. The risks are those of the changes. With a Target, the changes become a commit of that branch, which no working
+// tree may have checked out; a missing branch is created at the host's HEAD.
+func (r *Repo) Apply(ctx context.Context, m MergeOptions) (*MergeResult, error) {
+	apply := r.applyBranch
+	if m.Target != "" {
+		apply = r.applyToBranch
 	}
-	forward, err := q.canFastForward(ctx, res)
+	res, err := apply(ctx, m)
 	if err != nil {
-		return err
+		return res, &atoll.Error{Op: "apply", ID: m.Name, Err: err}
 	}
-	res.Switched = head.Branch != res.TargetBranch
-	if !forward && !res.Switched {
-		return q.checkNothingNew(ctx, res)
-	}
-	if err := r.checkApplicable(ctx, q, head, res); err != nil || f.DryRun {
-		return err
-	}
-	if err := r.moveForward(ctx, head, res); err != nil {
-		return err
-	}
-	res.Applied = true
-	return nil
+	return res, nil
 }
 
-// checkNothingNew returns ErrNoNewWork for a sync that moves no branch, unless it fetched commits that are
-// on no branch or tag of the host.
-func (q *quarantine) checkNothingNew(ctx context.Context, res *SyncResult) error {
-	for _, m := range res.Modules {
-		if len(m.Updates) > 0 {
-			return nil
-		}
+func (r *Repo) applyBranch(ctx context.Context, m MergeOptions) (*MergeResult, error) {
+	res := &MergeResult{}
+	var err error
+	if res.Tip, err = r.resolveFetched(ctx, m); err != nil {
+		return res, err
 	}
-	revs := []string{"rev-list", "--max-count=1"}
-	for _, u := range res.Updates {
-		if u.New != "" {
-			revs = append(revs, u.New)
-		}
+	head, err := r.Head(ctx)
+	if err != nil {
+		return res, err
 	}
-	if len(revs) == 2 {
-		return ErrNoNewWork
+	res.TargetBranch = head.Branch
+	q := &quarantine{host: r.host.withEnv(allocLimit), repo: r}
+	if err := q.checkSize(ctx, res.Tip, m.Limits.orDefault()); err != nil {
+		return res, err
 	}
-	out, err := q.runOutput(ctx, append(revs, notHome...)...)
-	if err == nil && out == "" {
-		err = ErrNoNewWork
-	}
-	return err
-}
-
-// canFastForward reports whether the branch moves. ErrDiverged: it can't.
-func (q *quarantine) canFastForward(ctx context.Context, res *SyncResult) (bool, error) {
-	if res.OldCommit == "" {
-		return true, nil
-	}
-	if res.OldCommit == res.NewCommit {
-		return false, nil
-	}
-	forced, err := q.isNotAncestor(ctx, res.OldCommit, res.NewCommit)
-	if err != nil || !forced {
-		return !forced, err
-	}
-	behind, err := q.isNotAncestor(ctx, res.NewCommit, res.OldCommit)
-	if err != nil || !behind {
-		return false, err // the host is ahead
-	}
-	return false, fmt.Errorf("%w: branch %s has commits on the host that the sandbox does not have, and the reverse; merge them", ErrDiverged, res.TargetBranch)
-}
-
-// describeChanges sets the statistics and risks of the changes between the host's branch, or the merge
-// base, and the sandbox's commit.
-func (q *quarantine) describeChanges(ctx context.Context, res *SyncResult, head Head, l Limits) error {
-	if err := q.checkSize(ctx, res.NewCommit, l); err != nil {
-		return err
-	}
-	from := res.OldCommit
-	if from == "" && head.Commit != "" {
-		out, _, err := q.runStatus(ctx, "merge-base", head.Commit, res.NewCommit)
+	from := ""
+	if head.Commit != "" {
+		out, _, err := q.runStatus(ctx, "merge-base", head.Commit, res.Tip)
 		if err != nil {
-			return err
+			return res, err
 		}
 		from = strings.TrimSuffix(out, "\n")
 	}
-	count := []string{"rev-list", "--count", res.NewCommit}
-	if from != "" {
-		count = append(count, "^"+from)
-	}
-	n, err := q.runOutput(ctx, count...)
+	changes, err := q.listChanges(ctx, from, res.Tip)
 	if err != nil {
-		return err
+		return res, err
 	}
-	if res.Commits, err = strconv.Atoi(strings.TrimSpace(n)); err != nil {
-		return err
+	if res.Files = len(changes); res.Files == 0 {
+		return res, ErrNoNewWork
 	}
-	changes, err := q.listChanges(ctx, from, res.NewCommit)
-	if err != nil {
-		return err
+	if res.Risks, err = q.findRisks(ctx, changes); err != nil {
+		return res, err
 	}
-	res.Files = len(changes)
-	for _, c := range changes {
-		res.Insertions += c.inserted
-		res.Deletions += c.deleted
-	}
-	res.Risks, err = q.findRisks(ctx, changes)
-	return err
-}
-
-// change is a file that differs between two commits.
-type change struct {
-	name              string
-	oldMode, mode     string // "100644"; "000000": missing
-	old, object       string
-	inserted, deleted int // lines; 0 for binary files
-}
-
-// listChanges lists the differences between two commits. from may be empty.
-func (q *quarantine) listChanges(ctx context.Context, from, to string) ([]change, error) {
 	if from == "" {
-		empty, err := q.repo.treeOf(ctx, "")
-		if err != nil {
-			return nil, err
+		if from, err = r.treeOf(ctx, ""); err != nil {
+			return res, err
 		}
-		from = empty
 	}
-	out, err := q.runOutput(ctx, "diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", "--full-index", from, to)
+	had, t, err := r.findCompatible(ctx, q, head, changes, res, m)
 	if err != nil {
-		return nil, err
+		return res, err
 	}
-	return parseChanges(out)
-}
-
-// parseChanges parses the output of 'diff-tree -z --raw --numstat'.
-func parseChanges(out string) ([]change, error) {
-	var list []change
-	at := make(map[string]int)
-	parts := splitTerminated(out, "\x00")
-	for i := 0; i < len(parts); i++ {
-		if raw, ok := strings.CutPrefix(parts[i], ":"); ok {
-			f := strings.Fields(raw)
-			if i++; len(f) != 5 || i == len(parts) {
-				return nil, fmt.Errorf("git diff-tree printed %q", printable(raw))
+	if len(had) == 0 {
+		return res, r.applyPatch(ctx, q.host, from, res.Tip, m.DryRun)
+	}
+	return res, r.withBuiltTree(ctx, from, had, func(objects, tree string) error {
+		git := r.withObjects(objects).withEnv(allocLimit)
+		changes, err := (&quarantine{host: git, repo: r}).listChanges(ctx, tree, res.Tip)
+		if err != nil {
+			return err
+		}
+		if res.Files = len(changes); res.Files == 0 {
+			return ErrNoNewWork
+		}
+		if len(res.Overwritten) > 0 && !m.DryRun {
+			ref := rescueRefForImport(m.Name)
+			if err := r.keepImported(ctx, ref, t); err != nil {
+				return err
 			}
-			at[parts[i]] = len(list)
-			list = append(list, change{name: parts[i], oldMode: f[0], mode: f[1], old: f[2], object: f[3]})
-			continue
+			res.RescueRef = ref
 		}
-		f := strings.SplitN(parts[i], "\t", 3)
-		if len(f) != 3 {
-			return nil, fmt.Errorf("git diff-tree printed %q", printable(parts[i]))
-		}
-		if n, ok := at[f[2]]; ok {
-			list[n].inserted, _ = strconv.Atoi(f[0]) // "-": a binary file
-			list[n].deleted, _ = strconv.Atoi(f[1])
-		}
-	}
-	return list, nil
+		return r.applyPatch(ctx, git, tree, res.Tip, m.DryRun)
+	})
 }
 
-// checkApplicable reports files of the host's working tree that prevent the update.
-func (r *Repo) checkApplicable(ctx context.Context, q *quarantine, head Head, res *SyncResult) error {
-	if err := r.checkNoOtherTree(ctx, res.TargetBranch); err != nil {
-		return err
-	}
+// findCompatible returns the uncommitted files of the host that do not prevent the changes, because they
+// equal the sandbox's version or the import: their modes and objects by name.
+func (r *Repo) findCompatible(ctx context.Context, q *quarantine, head Head, changes []change, res *MergeResult, m MergeOptions) (had map[string]string, t overwritable, err error) {
 	dirty, err := r.listDirty(ctx)
 	if err != nil {
-		return err
-	}
-	if res.Switched && len(dirty) > 0 && head.Commit != "" {
-		return fmt.Errorf("%w: the host is on %s and the sandbox on %s; commit or stash first: %s", ErrDirty, orDetached(head.Branch), res.TargetBranch, summarizeNames(dirty))
-	}
-	if head.Commit == "" && len(dirty) > 0 {
-		return fmt.Errorf("%w: branch %s of the host has no commit yet, but staged files: %s", ErrDirty, head.Branch, summarizeNames(dirty))
-	}
-	changes, err := q.listChanges(ctx, head.Commit, res.NewCommit)
-	if err != nil {
-		return err
+		return nil, t, err
 	}
 	way, err := r.listBlocking(changes, dirty)
+	if err != nil || len(way) == 0 {
+		return nil, t, err
+	}
+	now, err := r.hashFiles(ctx, way)
+	if err != nil || now == nil {
+		return nil, t, err
+	}
+	comes, err := q.listTree(ctx, res.Tip)
 	if err != nil {
-		return err
+		return nil, t, err
 	}
-	if way, err = r.splitBlocking(ctx, q, way, head, res); err != nil {
-		return err
+	if t, err = r.findOverwritable(ctx, q, head, m.commitOrigin(res.Tip)); err != nil {
+		return nil, t, err
 	}
-	if len(way) > 0 {
-		return fmt.Errorf("%w: these files of the host would be overwritten; commit, stash or move them first: %s", ErrDirty, summarizeNames(way))
-	}
-	return q.checkSpace(ctx, changes)
-}
-
-// listBlocking lists the files of the host's working tree that changes would overwrite: uncommitted and
-// untracked ones.
-func (r *Repo) listBlocking(changes []change, dirty []string) (way []string, err error) {
-	changed := make(map[string]bool, len(dirty))
-	for _, n := range dirty {
-		changed[n] = true
-	}
-	for _, c := range changes {
+	had = make(map[string]string)
+	for _, name := range way {
+		went, ok := t.files[name]
 		switch {
-		case changed[c.name]:
-			way = append(way, c.name)
-		case c.oldMode == "000000":
-			if in, err := r.findBlocking(c.name, changes); err != nil {
-				return nil, err
-			} else if in != "" {
-				way = append(way, in)
-			}
-		}
-	}
-	return way, nil
-}
-
-func orDetached(branch string) string {
-	if branch == "" {
-		return "no branch"
-	}
-	return branch
-}
-
-// checkNoOtherTree reports another working tree of the host that has the branch checked out.
-func (r *Repo) checkNoOtherTree(ctx context.Context, branch string) error {
-	out, err := r.host.runOutput(ctx, "worktree", "list", "--porcelain", "-z")
-	if err != nil {
-		return err
-	}
-	trees, err := parseTrees(out, "\x00")
-	if err != nil {
-		return err
-	}
-	for _, t := range trees {
-		if t.Branch == branch && t.Path != r.Dir {
-			return fmt.Errorf("%w: branch %s is checked out in the working tree %s; sync there", atoll.ErrState, branch, printable(t.Path))
-		}
-	}
-	return nil
-}
-
-// listDirty lists the tracked files of the host with uncommitted changes. Changes inside submodules do
-// not count, since an update does not touch them.
-func (r *Repo) listDirty(ctx context.Context) ([]string, error) {
-	out, err := r.host.runOutput(ctx, "status", "--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range splitTerminated(out, "\x00") {
-		if len(e) > 3 {
-			names = append(names, e[3:])
-		}
-	}
-	return names, nil
-}
-
-// findBlocking returns the entry of the working tree that a new file would replace: a file or directory
-// of its name, or a file in place of its directory. Git itself would silently replace an ignored one.
-func (r *Repo) findBlocking(name string, changes []change) (string, error) {
-	for at := name; at != "."; at = path.Dir(at) {
-		info, err := os.Lstat(filepath.Join(r.Dir, filepath.FromSlash(at)))
-		switch {
-		case errors.Is(err, fs.ErrNotExist), isNotDir(err):
-			continue
-		case err != nil:
-			return "", err
-		case info.IsDir() && at != name:
-			return "", nil
-		}
-		if !isRemoved(changes, at) {
-			return at, nil
-		}
-	}
-	return "", nil
-}
-
-// isRemoved reports whether changes remove a tracked name, or files below it.
-func isRemoved(changes []change, name string) bool {
-	for _, c := range changes {
-		if c.mode == "000000" && (c.name == name || strings.HasPrefix(c.name, name+"/")) {
-			return true
-		}
-	}
-	return false
-}
-
-// disableFilters returns settings that disable the user's filters and merge drivers, since the sandbox's
-// .gitattributes would choose among them.
-func (r *Repo) disableFilters(ctx context.Context) ([]string, error) {
-	out, code, err := r.host.runStatus(ctx, "config", "-z", "--name-only", "--get-regexp", `^(filter\..*\.(clean|smudge|process|required)|merge\..*\.driver)$`)
-	if err != nil || code != 0 {
-		return nil, err
-	}
-	var list []string
-	for _, key := range splitTerminated(out, "\x00") {
-		switch {
-		case strings.HasPrefix(key, "merge."):
-			list = append(list, key+"=false") // a conflict
-		case strings.HasSuffix(key, ".required"):
-			list = append(list, key+"=false")
+		case now[name] == comes[name]:
+		case ok && went == now[name]:
+			res.Overwritten = append(res.Overwritten, name)
 		default:
-			list = append(list, key+"=")
+			continue
 		}
+		had[name] = now[name]
 	}
-	return list, nil
+	return had, t, nil
 }
 
-// moveForward moves the working tree and the branch forward.
-func (r *Repo) moveForward(ctx context.Context, head Head, res *SyncResult) error {
-	refs := []string{"refs/heads/" + res.TargetBranch}
-	if len(res.Overwritten) > 0 {
-		res.RescueRef = rescueRefForImport(res.origin.name)
-		refs = append(refs, res.RescueRef)
-	}
-	return r.withLock(ctx, refs, func(r *Repo) error { return r.moveForwardLocked(ctx, head, res) })
-}
-
-// moveForwardLocked is moveForward with the lock held.
-func (r *Repo) moveForwardLocked(ctx context.Context, head Head, res *SyncResult) error {
+// applyPatch applies the difference of two trees to the working tree.
+func (r *Repo) applyPatch(ctx context.Context, git host, from, to string, dry bool) error {
 	settings, err := r.disableFilters(ctx)
 	if err != nil {
 		return err
 	}
-	git := r.host.withConfig(settings...).withEnv(identity...)
-	if len(res.Overwritten) > 0 {
-		return r.fastForwardOver(ctx, git, head, res)
-	}
-	if !res.Switched && head.Commit != "" {
-		if err := r.stageFiles(ctx, res.equal); err != nil {
-			return err
-		}
-		err := git.run(ctx, nil, nil, "merge", "--ff-only", "--no-overwrite-ignore", "--no-stat", "--quiet", res.NewCommit)
-		return r.wrapDirty(err)
-	}
-	branch := []Update{{Ref: "refs/heads/" + res.TargetBranch, Old: res.OldCommit, New: res.NewCommit}}
-	if !res.Switched { // a branch without commits: first the files, then the branch
-		if err := git.run(ctx, nil, nil, "read-tree", "-m", "-u", res.NewCommit); err != nil {
-			return r.wrapDirty(err)
-		}
-		return r.updateRefs(ctx, branch, "atoll: fast-forward")
-	}
-	if res.OldCommit != res.NewCommit {
-		forced := false
-		if res.OldCommit != "" {
-			if forced, err = r.host.isNotAncestor(ctx, res.OldCommit, res.NewCommit); err != nil {
-				return err
-			}
-		}
-		if !forced {
-			if err := r.updateRefs(ctx, branch, "atoll: fast-forward"); err != nil {
-				return err
-			}
-		}
-	}
-	return r.wrapDirty(git.run(ctx, nil, nil, "checkout", "--quiet", "--no-guess", "--no-overwrite-ignore", "--no-recurse-submodules", res.TargetBranch, "--"))
-}
-
-// wrapDirty makes an error of git's own checks ErrDirty: git has changed nothing and names the files that
-// it would have overwritten. If the disk is full it is ErrFull; then files may be partly written.
-func (r *Repo) wrapDirty(err error) error {
-	var bad *gitError
-	if !errors.As(err, &bad) {
+	patch, err := git.runOutput(ctx, "diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/", from, to)
+	if err != nil {
 		return err
 	}
-	if ferr := r.wrapFull(err); errors.Is(ferr, ErrDiskFull) {
-		return fmt.Errorf("%w; 'git status' shows files that were partly written", ferr)
+	args := []string{"apply", "--whitespace=nowarn", "-p1"}
+	if dry {
+		args = append(args, "--check")
 	}
-	return fmt.Errorf("%w: %w", ErrDirty, err)
+	_, err = r.host.withConfig(settings...).runWithInput(ctx, patch, args...)
+	var bad *gitError
+	if errors.As(err, &bad) {
+		return fmt.Errorf("%w: %s", ErrConflict, summarizeApplyErrors(bad.stderr))
+	}
+	return err
+}
+
+// summarizeApplyErrors extracts the files from the errors of 'git apply'.
+func summarizeApplyErrors(said string) string {
+	var files []string
+	for line := range strings.SplitSeq(said, "; ") {
+		line = strings.TrimPrefix(line, "error: ")
+		if !strings.HasPrefix(line, "patch failed: ") { // gives the line; the next error names the file
+			files = append(files, line)
+		}
+	}
+	return strings.Join(files, "; ")
 }

@@ -13,9 +13,11 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 func TestArtifacts(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	write(t, dir, "build/old", "mine, ignored\n")
 	write(t, dir, "out/mine", "mine, not ignored\n")
@@ -90,6 +92,7 @@ func (s smuggler) Export(context.Context, string) (io.ReadCloser, error) {
 func (s smuggler) Unwrap() atoll.Sandbox { return s.Sandbox }
 
 func TestArtifactsOfALiar(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	sh(t, sb, "mkdir build")
 	file := func(name string) tar.Header { return tar.Header{Typeflag: tar.TypeReg, Name: name} }

@@ -60,8 +60,8 @@ type remoteState struct {
 	nested []nestedTree
 	names  *refNames
 	tips   []insideTip       // everything that was added
-	trees  map[string]string // path of the working tree by the name of its branch or detached HEAD, safe to print
-	dirty  map[string]bool   // it has uncommitted work
+	trees  map[string]string // path of the first working tree by the name of its branch or detached HEAD, safe to print
+	dirty  map[string]bool   // one of its working trees has uncommitted work
 
 	// plain, if not nil, gets the same branches and uncommitted work, for the refs of a fetch.
 	plain *remoteState
@@ -126,7 +126,10 @@ func (w *remoteState) readRepository(ctx context.Context, g guest) error {
 			w.add(kindHead, name, t.Commit)
 			name = kindHead + name
 		}
-		w.trees[name], w.dirty[name] = printable(t.Path), commit != ""
+		if w.trees[name] == "" { // 'git worktree add -f' puts several on one branch
+			w.trees[name] = printable(t.Path)
+		}
+		w.dirty[name] = w.dirty[name] || commit != ""
 		if commit != "" {
 			w.add(kindWork, name, commit)
 		}
@@ -151,6 +154,8 @@ func (r *Repo) Fetch(ctx context.Context, sb atoll.Sandbox, f FetchOptions) (*Fe
 	if err := checkSandboxName(f.Name); err != nil {
 		return nil, err
 	}
+	sb, done := r.trackCommands(ctx, sb)
+	defer done()
 	got, q, err := r.fetchRepository(ctx, guest{sb: sb, dir: Workspace}, f, refPrefix(f.Name), false)
 	if err != nil {
 		return nil, &atoll.Error{Op: "sync", ID: f.Name, Err: err}
@@ -202,10 +207,6 @@ func (r *Repo) sameFormat(ctx context.Context, g guest) error {
 // receiveObjects receives and checks the missing objects, and updates the refs.
 func (r *Repo) receiveObjects(ctx context.Context, g guest, q *quarantine, w *remoteState, f FetchOptions) error {
 	limits := f.Limits.orDefault()
-	known, err := r.listKnownCommits(ctx, f.Name)
-	if err != nil {
-		return err
-	}
 	var tips, commits []string
 	for name, object := range w.refs {
 		if object == "" {
@@ -216,12 +217,13 @@ func (r *Repo) receiveObjects(ctx context.Context, g guest, q *quarantine, w *re
 			commits = append(commits, object)
 		}
 	}
-	if err := q.receivePack(ctx, g, tips, known, limits); err != nil {
+	if err := q.receivePack(ctx, g, tips, f.Name, limits); err != nil {
 		return err
 	}
 	if err := q.checkCommits(ctx, commits); err != nil {
 		return err
 	}
+	var err error
 	if w.Updates, err = r.computeUpdates(ctx, q, w, f); err != nil || f.DryRun {
 		return err
 	}
@@ -232,6 +234,9 @@ func (r *Repo) receiveObjects(ctx context.Context, g guest, q *quarantine, w *re
 			return err
 		}
 		all = append(slices.Clip(all), slices.DeleteFunc(more, losesCommit)...)
+	}
+	if err := r.receiveLFSObjects(ctx, g, q, tips, limits); err != nil {
+		return err
 	}
 	if err := q.moveToRepository(); err != nil {
 		return err
@@ -266,9 +271,9 @@ func (r *Repo) listKnownCommits(ctx context.Context, name string) ([]string, err
 	return slices.Compact(list), nil
 }
 
-// listRefs returns the objects of the host's refs below a prefix.
-func (r *Repo) listRefs(ctx context.Context, prefix string) (map[string]string, error) {
-	lines, err := r.host.runLines(ctx, "for-each-ref", "--format=%(objectname) %(refname)", prefix)
+// listRefs returns the objects of the host's refs below prefixes.
+func (r *Repo) listRefs(ctx context.Context, prefixes ...string) (map[string]string, error) {
+	lines, err := r.host.runLines(ctx, append([]string{"for-each-ref", "--format=%(objectname) %(refname)"}, prefixes...)...)
 	if err != nil {
 		return nil, err
 	}

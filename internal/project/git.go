@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 )
@@ -19,11 +20,21 @@ import (
 // merge-tree --write-tree.
 var oldestGit = [2]int{2, 38}
 
+// recentGits has the files of programs that findGit has found recent enough, by path.
+var recentGits sync.Map
+
 // findGit returns the path of the host's git.
 func findGit(ctx context.Context) (string, error) {
 	path, err := exec.LookPath("git")
 	if err != nil {
 		return "", fmt.Errorf("%w on this host: install git %d.%d or newer (%w)", ErrNoGit, oldestGit[0], oldestGit[1], err)
+	}
+	file, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("%w on this host: %w", ErrNoGit, err)
+	}
+	if known, ok := recentGits.Load(path); ok && os.SameFile(file, known.(os.FileInfo)) && file.ModTime().Equal(known.(os.FileInfo).ModTime()) {
+		return path, nil
 	}
 	out, err := host{path: path, dir: "/"}.runOutput(ctx, "version")
 	switch {
@@ -36,6 +47,7 @@ func findGit(ctx context.Context) (string, error) {
 	if !ok || slices.Compare(v[:], oldestGit[:]) < 0 {
 		return "", fmt.Errorf("%w that is recent enough on this host: %s is %q, and must be %d.%d or newer", ErrNoGit, path, printable(strings.TrimSpace(out)), oldestGit[0], oldestGit[1])
 	}
+	recentGits.Store(path, file)
 	return path, nil
 }
 
@@ -91,7 +103,7 @@ func (e *gitError) Error() string {
 }
 
 // hostEnv returns the environment of the host's git: the user's, without variables that would change
-// where and how git works.
+// where and how git works. The variables that name the user's own settings stay.
 func hostEnv() []string {
 	var env []string
 	for _, e := range os.Environ() {
@@ -99,6 +111,8 @@ func hostEnv() []string {
 		switch name {
 		case "EDITOR", "VISUAL", "PAGER", "LESS", "SSH_ASKPASS", "SSH_AUTH_SOCK", "LANG", "LANGUAGE", "GPG_AGENT_INFO":
 			continue
+		case "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM":
+			env = append(env, e)
 		}
 		if !strings.HasPrefix(name, "GIT_") && !strings.HasPrefix(name, "LC_") {
 			env = append(env, e)

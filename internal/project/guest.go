@@ -67,7 +67,8 @@ func (g guest) run(ctx context.Context, in io.Reader, out io.Writer, args ...str
 	}
 	said := &tailBuffer{max: 2000}
 	exit, err := g.sb.Exec(ctx, atoll.Cmd{
-		Args: append(all, args...), Dir: g.dir, Stdin: in, Stdout: out, Stderr: said, Timeout: guestTimeout,
+		Internal: true,
+		Args:     append(all, args...), Dir: g.dir, Stdin: in, Stdout: out, Stderr: said, Timeout: guestTimeout,
 		Env: append([]string{"LC_ALL=C", "LANGUAGE=", "GIT_TERMINAL_PROMPT=0", "GIT_OPTIONAL_LOCKS=0", "GIT_NO_REPLACE_OBJECTS=1", "GIT_LITERAL_PATHSPECS=1"}, g.env...),
 	})
 	switch {
@@ -129,7 +130,7 @@ func isObjectID(s string) bool {
 
 // checkShell reports whether the sandbox has a shell, which terminals, prepare steps and rescue need.
 func (g guest) checkShell(ctx context.Context) error {
-	exit, err := g.sb.Exec(ctx, atoll.Cmd{Args: []string{"sh", "-c", ":"}, Dir: g.dir, Timeout: guestTimeout, MaxOutput: 1 << 10})
+	exit, err := g.sb.Exec(ctx, atoll.Cmd{Internal: true, Args: []string{"sh", "-c", ":"}, Dir: g.dir, Timeout: guestTimeout, MaxOutput: 1 << 10})
 	switch {
 	case err != nil:
 		return fmt.Errorf("sh in the sandbox: %w", err)

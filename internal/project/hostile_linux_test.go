@@ -2,6 +2,7 @@ package project_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // trap is a file that a program makes that must not run, and the command for it.
@@ -58,6 +60,7 @@ func twin(t *testing.T, dir string) string {
 
 // TestFsmonitorOfTheSandbox: its settings are not the host's.
 func TestFsmonitorOfTheSandbox(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	command, sprung := trap(t)
 	sh(t, sb, "git config core.fsmonitor '"+command+"; false'; "+commitThird)
@@ -76,6 +79,7 @@ func TestFsmonitorOfTheSandbox(t *testing.T) {
 
 // TestHooksInTheTree: a host whose hooks are in the repository, as husky has it.
 func TestHooksInTheTree(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	git(t, dir, "config", "core.hooksPath", ".husky")
 	command, sprung := trap(t)
@@ -99,6 +103,7 @@ func TestHooksInTheTree(t *testing.T) {
 // TestProgramsOfTheHost: nothing that the host's repository or the environment
 // names is run.
 func TestProgramsOfTheHost(t *testing.T) {
+	testenv.Logic(t)
 	dir, _, sb := there(t)
 	command, sprung := trap(t)
 	program := filepath.Join(t.TempDir(), "program")
@@ -156,6 +161,7 @@ func TestProgramsOfTheHost(t *testing.T) {
 // TestFiltersAndDrivers: the sandbox's .gitattributes chooses among the programs
 // that the user has for other repositories.
 func TestFiltersAndDrivers(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	command, sprung := trap(t)
 	git(t, dir, "config", "--global", "filter.x.smudge", command+"; cat")
@@ -214,6 +220,7 @@ func plant(t *testing.T, sb atoll.Sandbox, entries ...[2]string) {
 
 // TestTreesThatGitDoesNotMake: each is taken by a plain fetch.
 func TestTreesThatGitDoesNotMake(t *testing.T) {
+	testenv.Logic(t)
 	blob := func(text string) string { return "printf '" + text + "' | git hash-object -w --stdin | tr -d '\\n'" }
 	tree := "git mktree </dev/null | tr -d '\\n'"
 	config := "printf '100644 blob %s\\tconfig\\n' $(" + blob("[core]") + ") | git mktree | tr -d '\\n'"
@@ -247,7 +254,7 @@ func refused(t *testing.T, dir string, r *project.Repo, sb atoll.Sandbox, want e
 	t.Helper()
 	before := hostState(t, dir)
 	f := box
-	if want == project.ErrTooLarge {
+	if errors.Is(want, project.ErrTooLarge) {
 		f.Limits = project.Limits{Pack: 1 << 20, Files: 1000, Bytes: 1 << 20}
 	}
 	_, err := r.Sync(t.Context(), sb, f)
@@ -259,7 +266,7 @@ func refused(t *testing.T, dir string, r *project.Repo, sb atoll.Sandbox, want e
 	if left := glob(t, dir+"/.git/objects/tmp*"); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
-	if want == project.ErrUnsafe {
+	if errors.Is(want, project.ErrUnsafe) {
 		_, err = r.Rescue(t.Context(), sb, f)
 		is(t, err, want)
 		same(t, "refs", git(t, dir, "for-each-ref", "refs/sandbox"), "")
@@ -269,6 +276,7 @@ func refused(t *testing.T, dir string, r *project.Repo, sb atoll.Sandbox, want e
 // TestModulesFileInTwoSteps sends what no .gitmodules may hold first as another
 // file, and then a tree that calls that .gitmodules.
 func TestModulesFileInTwoSteps(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	sh(t, sb, "printf '[submodule \"x\"]\\n\\tpath = x\\n\\turl = -u./payload\\n' >innocent; git add innocent; git commit -qm innocent")
 	if _, err := r.Sync(t.Context(), sb, box); err != nil {
@@ -282,6 +290,7 @@ func TestModulesFileInTwoSteps(t *testing.T) {
 }
 
 func TestMoreThanIsTaken(t *testing.T) {
+	testenv.Logic(t)
 	for name, inside := range map[string]string{
 		"Pack":     "head -c 3000000 /dev/urandom >big; git add big; git commit -qm big",
 		"Zeros":    "head -c 30000000 /dev/zero >big; git add big; git commit -qm big",
@@ -323,6 +332,7 @@ func has(cmd *atoll.Cmd, word string) bool {
 }
 
 func TestLies(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	sh(t, sb, commitThird)
 	tip := sh(t, sb, "git rev-parse HEAD")
@@ -414,6 +424,7 @@ func TestLies(t *testing.T) {
 // TestSandboxThatNeverAnswers: the caller's deadline is obeyed, and nothing
 // changes.
 func TestSandboxThatNeverAnswers(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	sh(t, sb, commitThird)
 	for _, command := range []string{"list", "pack-objects", "add"} {
@@ -432,6 +443,7 @@ func TestSandboxThatNeverAnswers(t *testing.T) {
 }
 
 func TestRisks(t *testing.T) {
+	testenv.Logic(t)
 	_, r, sb := there(t)
 	sh(t, sb, `mkdir -p .github/workflows sub/.vscode pkg; echo x >.github/workflows/ci.yml; echo x >sub/.vscode/tasks.json; echo x >.EnvRC
 echo x >tool; chmod +x tool; ln -s ../../../etc/passwd sub/out; ln -s /etc/passwd abs; ln -s .git/config sub/ok; ln -s .git/config cfg; ln -s a.txt fine
@@ -466,6 +478,7 @@ tool: a new program: its executable bit is set`)
 // TestHalfOfItIsHere has the sandbox build on a commit that the host has without
 // its files, as after a crash: what is not whole gets no ref.
 func TestHalfOfItIsHere(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	sh(t, sb, "echo middle >m; git add m; GIT_COMMITTER_DATE='@1 +0000' GIT_AUTHOR_DATE='@1 +0000' git commit -qm middle; "+commitThird)
 	middle, tip := sh(t, sb, "git rev-parse HEAD^"), sh(t, sb, "git rev-parse HEAD")

@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -49,7 +50,7 @@ type ImportPlan struct {
 	Tree     string   // git tree of all tracked and new files; see FetchOptions.ImportedTree. Empty: no uncommitted work
 
 	// OnSent, if not nil, is called with the number of bytes of objects that have been sent, for each
-	// submodule separately. It is called from one goroutine at a time, during Into.
+	// submodule separately. It is called from one goroutine at a time, during Execute.
 	OnSent func(n int64)
 
 	repo    *Repo
@@ -222,6 +223,8 @@ func (r *Repo) Import(ctx context.Context, sb atoll.Sandbox, c ImportOptions) (p
 // interrupted Into are removed first, and the complete result of an Into of an equal plan is left as it
 // is, since its caller may have been killed before it learned the result.
 func (p *ImportPlan) Execute(ctx context.Context, sb atoll.Sandbox) error {
+	sb, done := p.repo.trackCommands(ctx, sb)
+	defer done()
 	g := guest{sb: sb, dir: "/"}
 	if err := g.checkGit(ctx); err != nil {
 		return &atoll.Error{Op: "carry in", ID: sb.ID(), Err: err}
@@ -235,6 +238,9 @@ func (p *ImportPlan) Execute(ctx context.Context, sb atoll.Sandbox) error {
 		return &atoll.Error{Op: "carry in", ID: sb.ID(), Err: err}
 	}
 	if err := p.importSteps(ctx, g.inDir(Workspace)); err != nil {
+		return &atoll.Error{Op: "carry in", ID: sb.ID(), Err: err}
+	}
+	if err := p.shareIdentity(ctx, g); err != nil {
 		return &atoll.Error{Op: "carry in", ID: sb.ID(), Err: err}
 	}
 	if err := g.inDir(Workspace).run(ctx, nil, nil, "config", importKey, p.fingerprint()); err != nil {
@@ -325,7 +331,7 @@ func isGuestError(err error) bool {
 
 // importSteps executes the steps of a plan in the directory of g.
 func (p *ImportPlan) importSteps(ctx context.Context, g guest) error {
-	for _, step := range []func(context.Context, guest) error{p.initRepository, p.sendObjects, p.sendRefs, p.sendTree, p.sendFiles} {
+	for _, step := range []func(context.Context, guest) error{p.initRepository, p.sendObjects, p.sendRefs, p.sendLFS, p.sendTree, p.sendFiles} {
 		if err := step(ctx, g); err != nil {
 			return err
 		}
@@ -343,30 +349,50 @@ func (p *ImportPlan) importSteps(ctx context.Context, g guest) error {
 	return nil
 }
 
-// initRepository creates a repository without remotes, with the user's name and e-mail address.
-func (p *ImportPlan) initRepository(ctx context.Context, g guest) error {
-	if p.repo.prefix == "" { // first of all: see clearWorkspace
-		if err := atoll.WriteFile(ctx, g.sb, path.Join(g.dir, ".git/config"), []byte("[atoll]\n\tunderway = true\n"), 0o644); err != nil {
+// shareIdentity gives the sandbox's user the name and e-mail address too, unless it has some: for repositories that are
+// created or cloned inside. A home that can't be written is no error.
+func (p *ImportPlan) shareIdentity(ctx context.Context, g guest) error {
+	who, err := p.repo.readIdentity(ctx)
+	if err != nil || len(who) == 0 {
+		return err
+	}
+	out, _, err := g.runStatus(ctx, "config", "--global", "-z", "--get-regexp", identityPattern)
+	if err != nil && !isGuestError(err) {
+		return err
+	}
+	has := parseConfig(out)
+	for _, key := range slices.Sorted(maps.Keys(who)) {
+		if _, ok := has[key]; ok {
+			continue
+		}
+		if err := g.run(ctx, nil, nil, "config", "--global", key, who[key]); err != nil && !isGuestError(err) {
 			return err
 		}
+	}
+	return nil
+}
+
+// initRepository creates a repository without remotes, with the user's name and e-mail address.
+func (p *ImportPlan) initRepository(ctx context.Context, g guest) error {
+	who, err := p.repo.readIdentity(ctx)
+	if err != nil {
+		return err
+	}
+	config := "[core]\n\tlogAllRefUpdates = true\n"
+	if p.repo.prefix == "" {
+		config = "[atoll]\n\tunderway = true\n" + config // first of all: see clearWorkspace
+	}
+	if len(who) > 0 {
+		config += "[user]\n"
+	}
+	for _, key := range slices.Sorted(maps.Keys(who)) {
+		config += "\t" + strings.TrimPrefix(key, "user.") + " = " + quoteConfig(who[key]) + "\n"
+	}
+	if err := atoll.WriteFile(ctx, g.sb, path.Join(g.dir, ".git/config"), []byte(config), 0o644); err != nil {
+		return err
 	}
 	if err := g.run(ctx, nil, nil, "init", "-q", "--template=", "--object-format="+p.repo.format, g.dir); err != nil {
 		return err
-	}
-	settings := [][2]string{{"core.logAllRefUpdates", "true"}}
-	for _, key := range []string{"user.name", "user.email"} {
-		v, err := p.repo.readConfig(ctx, key)
-		if err != nil {
-			return err
-		}
-		if v != "" {
-			settings = append(settings, [2]string{key, v})
-		}
-	}
-	for _, s := range settings {
-		if err := g.run(ctx, nil, nil, "config", s[0], s[1]); err != nil {
-			return err
-		}
 	}
 	exclude := "# atoll: working trees, and files that git must not add\n/.worktrees/\n/lost+found/\n"
 	for _, name := range p.Files {
@@ -431,6 +457,23 @@ func (p *ImportPlan) sendObjects(ctx context.Context, g guest) error {
 	}, func(ctx context.Context, r io.Reader) error {
 		return g.run(ctx, r, nil, "index-pack", "--stdin")
 	})
+}
+
+// sendLFS sends the LFS objects of all branches that are in the host's store.
+func (p *ImportPlan) sendLFS(ctx context.Context, g guest) error {
+	tip := p.state.tip()
+	if tip == "" {
+		return nil
+	}
+	git := p.repo.host
+	if p.state.objects != "" {
+		git = p.repo.withObjects(p.state.objects)
+	}
+	var revs strings.Builder
+	for _, r := range p.refs {
+		revs.WriteString(r.object + "\n")
+	}
+	return p.repo.sendLFS(ctx, g, git, tip, revs.String()+tip+"\n", "--no-walk")
 }
 
 // progressWriter reports the number of bytes that were written.

@@ -15,6 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // state is what git says of a working tree, and all files in it.
@@ -38,6 +39,7 @@ func run(t testing.TB, dir string, args ...string) string {
 // TestCarryIn carries repositories in of which each is unlike the first, and
 // compares all that git says of them, inside and at home.
 func TestCarryIn(t *testing.T) {
+	testenv.Logic(t)
 	for name, prepare := range map[string]func(t *testing.T, dir string) string{
 		"Clean": func(*testing.T, string) string { return "" },
 		"StagedAndNot": func(t *testing.T, dir string) string {
@@ -125,6 +127,7 @@ const racy = "touch -d @1700000000 a.txt; git config core.checkStat minimal; git
 
 // TestCarryInInTheInstantOfTheIndex: see racy.
 func TestCarryInInTheInstantOfTheIndex(t *testing.T) {
+	testenv.Logic(t)
 	dir := newRepo(t)
 	sb := newSandbox(t)
 	run(t, dir, "sh", "-ec", racy)
@@ -140,6 +143,7 @@ func noteUnborn(name string) string {
 }
 
 func TestCarryInEmptyRepository(t *testing.T) {
+	testenv.Logic(t)
 	env(t)
 	dir := t.TempDir()
 	git(t, dir, "init", "-q")
@@ -154,6 +158,7 @@ func TestCarryInEmptyRepository(t *testing.T) {
 }
 
 func TestCarryInOtherObjectFormat(t *testing.T) {
+	testenv.Logic(t)
 	dir := newRepo(t, "--object-format=sha256")
 	write(t, dir, "a.txt", "changed\n")
 	sb := newSandbox(t)
@@ -168,6 +173,7 @@ func TestCarryInOtherObjectFormat(t *testing.T) {
 }
 
 func TestCarryInShallow(t *testing.T) {
+	testenv.Logic(t)
 	dir := newRepo(t)
 	clone := filepath.Join(t.TempDir(), "shallow")
 	git(t, "/", "clone", "-q", "--depth=1", "file://"+dir, clone)
@@ -186,6 +192,7 @@ func TestCarryInShallow(t *testing.T) {
 }
 
 func TestCarryInSubmodules(t *testing.T) {
+	testenv.Logic(t)
 	lib := newRepo(t)
 	dir := newRepo(t)
 	git(t, dir, "submodule", "--quiet", "add", "file://"+lib, "vendor/lib")
@@ -248,6 +255,7 @@ func TestCarryInSubmodules(t *testing.T) {
 }
 
 func TestCarryInFilesGitIgnores(t *testing.T) {
+	testenv.Logic(t)
 	dir := newRepo(t)
 	write(t, dir, ".env", "SECRET=1\n")
 	write(t, dir, "app/.env.local", "SECRET=2\n")
@@ -290,6 +298,7 @@ func commitOnly(t testing.TB, dir, name string) {
 }
 
 func TestCarryInChooses(t *testing.T) {
+	testenv.Logic(t)
 	dir := newRepo(t)
 	git(t, dir, "branch", "wanted")
 	git(t, dir, "branch", "private")
@@ -303,6 +312,7 @@ func TestCarryInChooses(t *testing.T) {
 }
 
 func TestCarryInManyFiles(t *testing.T) {
+	testenv.Real(t, "namespace") // thousands of files
 	const count = 50_000
 	dir := newRepo(t)
 	var b strings.Builder
@@ -327,6 +337,7 @@ func TestCarryInManyFiles(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
+	testenv.Logic(t)
 	dir := newRepo(t)
 	bare := filepath.Join(t.TempDir(), "bare")
 	git(t, dir, "clone", "-q", "--bare", dir, bare)
@@ -366,6 +377,7 @@ func TestOpenRefuses(t *testing.T) {
 }
 
 func TestPlanRefuses(t *testing.T) {
+	testenv.Logic(t)
 	t.Run("Unmerged", func(t *testing.T) {
 		dir := newRepo(t)
 		git(t, dir, "checkout", "-q", "-b", "side", "HEAD^")
@@ -388,6 +400,7 @@ func TestPlanRefuses(t *testing.T) {
 }
 
 func TestCarryInWhereGitIsMissing(t *testing.T) {
+	testenv.Logic(t)
 	dir := newRepo(t)
 	d := &namespace.Driver{Dir: t.TempDir()}
 	t.Cleanup(func() { _ = d.Close() })
@@ -402,6 +415,7 @@ func TestCarryInWhereGitIsMissing(t *testing.T) {
 
 // An image may have git and no shell: what comes later needs one.
 func TestCarryInWhereTheShellIsMissing(t *testing.T) {
+	testenv.Logic(t)
 	bin := t.TempDir()
 	real, err := exec.LookPath("git")
 	if err != nil {
@@ -425,6 +439,7 @@ func TestCarryInWhereTheShellIsMissing(t *testing.T) {
 }
 
 func TestCarryInOverFilesIsRefused(t *testing.T) {
+	testenv.Logic(t)
 	dir := newRepo(t)
 	sb := newSandbox(t)
 	sh(t, sb, "mkdir lost+found; echo mine >mine")
@@ -453,6 +468,7 @@ func (c *cut) Unwrap() atoll.Sandbox { return c.Sandbox }
 // TestCarryInBeginsAnew loses the wire after each of the calls, and carries in
 // again.
 func TestCarryInBeginsAnew(t *testing.T) {
+	testenv.Logic(t)
 	dir := newRepo(t)
 	write(t, dir, "a.txt", "staged\n")
 	git(t, dir, "add", "a.txt")
@@ -491,4 +507,18 @@ func TestCarryInBeginsAnew(t *testing.T) {
 		sh(t, sb, mark)
 		refused(mark)
 	}
+}
+
+// TestIdentity: commits inside have the user's name and e-mail address, whatever characters these have, in other repositories
+// too; what the sandbox's user has set stays.
+func TestIdentity(t *testing.T) {
+	dir := newRepo(t)
+	const name, email = "Ada \"the\\first\" #1; = O'Hara\tÄ", "ada+x@example.com"
+	run(t, dir, "git", "config", "user.name", name)
+	run(t, dir, "git", "config", "user.email", email)
+	sb := newSandbox(t)
+	sh(t, sb, "git config --global user.email set@example.com")
+	carry(t, open(t, dir), sb, project.ImportOptions{})
+	same(t, "in the project", sh(t, sb, "git commit -q --allow-empty -m x; git log -1 --format='%an|%ae'"), name+"|"+email)
+	same(t, "elsewhere", sh(t, sb, "git init -q /tmp/other; cd /tmp/other; git commit -q --allow-empty -m x; git log -1 --format='%an|%ae'"), name+"|set@example.com")
 }

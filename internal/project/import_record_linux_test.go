@@ -8,6 +8,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // carriedIn makes a repository, has shell text leave uncommitted work in it, and
@@ -53,6 +54,7 @@ func reset(t *testing.T, sb atoll.Sandbox) {
 // TestSyncOverWhatWentIn: uncommitted work that went in, and was worked on
 // there, is not in the way of what was made of it.
 func TestSyncOverWhatWentIn(t *testing.T) {
+	testenv.Logic(t)
 	const landed = "main third ||"
 	sb := newSandbox(t)
 	for name, c := range map[string]struct {
@@ -126,6 +128,7 @@ func everything(t *testing.T, dir string) string {
 // TestNotCertainInside: what was done inside does not show that it was made of
 // what went in, or that all of it was. Then that stays.
 func TestNotCertainInside(t *testing.T) {
+	testenv.Logic(t)
 	sb := newSandbox(t)
 	for name, c := range map[string]struct{ home, inside string }{
 		"StillDirty":            {"echo ours >>a.txt", "cp a.txt /tmp/ours; git checkout -q a.txt; " + changeA + "; cp /tmp/ours a.txt"},
@@ -158,6 +161,7 @@ func TestNotCertainInside(t *testing.T) {
 // TestNotCertainHere: the host's files are not any more what went in, or it can't be
 // known what that was. When they are again, they are moved forward.
 func TestNotCertainHere(t *testing.T) {
+	testenv.Logic(t)
 	sb := newSandbox(t)
 	dir, r, f := carriedIn(t, sb, "echo ours >>a.txt; ln -s a.txt link")
 	sh(t, sb, "echo theirs >>a.txt; echo x >x; ln -sf x link; echo x >.env; git add -A; git add -f .env; git commit -q -m third")
@@ -196,6 +200,7 @@ func TestNotCertainHere(t *testing.T) {
 
 // TestStagedWorkIsKeptApart: what is kept has what is staged as its second parent.
 func TestStagedWorkIsKeptApart(t *testing.T) {
+	testenv.Logic(t)
 	dir, _, _ := carriedIn(t, newSandbox(t), "echo staged >a.txt; git add a.txt; echo worked >a.txt; echo n >n")
 	same(t, "work", git(t, dir, "show", kept+":a.txt"), "worked")
 	same(t, "staged", git(t, dir, "show", kept+"^2:a.txt"), "staged")
@@ -207,6 +212,7 @@ func TestStagedWorkIsKeptApart(t *testing.T) {
 // TestWentInTwice: what an earlier sandbox of the name was given counts for
 // that one only.
 func TestWentInTwice(t *testing.T) {
+	testenv.Logic(t)
 	sb := newSandbox(t)
 	dir, r, first := carriedIn(t, sb, "echo ours >>a.txt")
 	write(t, dir, "a.txt", "two\n")
@@ -236,6 +242,7 @@ func TestWentInTwice(t *testing.T) {
 
 // TestWhatWentInOfALinkedTree: each working tree has its own.
 func TestWhatWentInOfALinkedTree(t *testing.T) {
+	testenv.Logic(t)
 	main := newRepo(t)
 	write(t, main, "a.txt", "of main\n")
 	dir := t.TempDir() + "/linked"
@@ -258,6 +265,7 @@ func TestWhatWentInOfALinkedTree(t *testing.T) {
 
 // TestSyncOverASubmodule: one that has moved is as before; it is the host's.
 func TestSyncOverASubmodule(t *testing.T) {
+	testenv.Logic(t)
 	dir := newRepo(t)
 	lib := dir + "/lib"
 	git(t, "/", "init", "-q", lib)
@@ -284,6 +292,7 @@ func TestSyncOverASubmodule(t *testing.T) {
 
 // TestJoinOverWhatWentIn: merge and apply, as a sync.
 func TestJoinOverWhatWentIn(t *testing.T) {
+	testenv.Logic(t)
 	type join = func(*project.Repo, context.Context, project.MergeOptions) (*project.MergeResult, error)
 	sb := newSandbox(t)
 	merge, apply := (*project.Repo).Merge, (*project.Repo).Apply
@@ -355,6 +364,7 @@ func TestJoinOverWhatWentIn(t *testing.T) {
 
 // TestWorkOfAnotherTreeWaits: a dry run tells of it, as of that in the main one.
 func TestWorkOfAnotherTreeWaits(t *testing.T) {
+	testenv.Logic(t)
 	sb := newSandbox(t)
 	_, r, f := carriedIn(t, sb, "echo ours >>a.txt")
 	f.DryRun = true
@@ -380,6 +390,7 @@ func TestWorkOfAnotherTreeWaits(t *testing.T) {
 
 // TestWorktreeBehindALock: what is in the way is named, as it is of the host's.
 func TestWorktreeBehindALock(t *testing.T) {
+	testenv.Logic(t)
 	sb := newSandbox(t)
 	carriedIn(t, sb, "")
 	sh(t, sb, "mkdir -p .git/refs/heads/fix; : >.git/refs/heads/fix/it.lock")

@@ -43,22 +43,37 @@ func lossChild(t *testing.T, what string) {
 		_, err = r.Sync(t.Context(), sb, box)
 	case "rescue":
 		_, err = r.Rescue(t.Context(), sb, box)
+	case "update":
+		_, err = r.Update(t.Context(), sb, project.UpdateOptions{Name: "box"})
+	case "update-merge":
+		_, err = r.Update(t.Context(), sb, project.UpdateOptions{Name: "box", Mode: project.UpdateMerge})
 	case "merge":
 		_, err = r.Merge(t.Context(), project.MergeOptions{Name: "box", Branch: "main"})
+	case "fetch":
+		_, err = r.Fetch(t.Context(), sb, box)
+	case "random":
+		err = randomChild(t.Context(), r, sb)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-// killed runs an operation in a process of its own, and kills that after a while:
-// alone, or with every git that it has started. It returns how long it ran.
-func killed(t *testing.T, what string, d *namespace.Driver, sb atoll.Sandbox, dir string, after time.Duration, all bool) time.Duration {
-	t.Helper()
+// lossCommand returns the process of its own for an operation. env are further variables of the process.
+func lossCommand(what string, d *namespace.Driver, sb atoll.Sandbox, dir string, env ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestKilledAtAnyInstant$")
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = append(os.Environ(), "ATOLL_LOSS="+what, "ATOLL_LOSS_DRIVER="+d.Dir, "ATOLL_LOSS_ID="+sb.ID(), "ATOLL_LOSS_DIR="+dir)
+	cmd.Env = append(cmd.Env, env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return cmd
+}
+
+// killed runs an operation in a process of its own, and kills that after a while:
+// alone, or with every git that it has started. It returns how long it ran.
+func killed(t *testing.T, what string, d *namespace.Driver, sb atoll.Sandbox, dir string, after time.Duration, all bool, env ...string) time.Duration {
+	t.Helper()
+	cmd := lossCommand(what, d, sb, dir, env...)
 	start := time.Now()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -37,3 +37,9 @@ func PortName(names string, port int) string {
 	}
 	return ""
 }
+
+// Labels of the session of an agent that works on a branch.
+const (
+	LabelAgentSandbox = "atoll.agent.sandbox" // id of the sandbox
+	LabelAgentBranch  = "atoll.agent.branch"
+)

@@ -42,8 +42,8 @@ type BranchState struct {
 	Rescue   string `json:"rescue,omitempty"`   // ref of the newest rescue of this branch
 
 	HostTree     string `json:"host_tree,omitempty"`    // working tree of the host that is on the branch
-	SandboxTree  string `json:"sandbox_tree,omitempty"` // working tree inside; safe to print
-	HostDirty    bool   `json:"host_dirty"`             // it has uncommitted changes or untracked files
+	SandboxTree  string `json:"sandbox_tree,omitempty"` // working tree inside, the first if there are several; safe to print
+	HostDirty    bool   `json:"host_dirty"`             // it, or another one on the branch, has uncommitted changes or untracked files
 	SandboxDirty bool   `json:"sandbox_dirty"`
 }
 
@@ -82,16 +82,20 @@ type insideTip struct{ kind, name, object string }
 // compareBranches sets the states of all branches of one repository. isNested is a repository whose
 // work is never merged into branches of the host: there all refs count as home.
 func (r *Repo) compareBranches(ctx context.Context, q *quarantine, w *remoteState, isNested bool) error {
-	host := map[string]string{}
-	var err error
+	prefixes := []string{w.names.base}
 	if !strings.Contains(w.names.base, "/"+kindNested) {
-		if host, err = r.listRefs(ctx, "refs/heads/"); err != nil {
-			return err
-		}
+		prefixes = append(prefixes, "refs/heads/")
 	}
-	fetched, err := r.listRefs(ctx, w.names.base)
+	fetched, err := r.listRefs(ctx, prefixes...)
 	if err != nil {
 		return err
+	}
+	host := make(map[string]string)
+	for ref, object := range fetched {
+		if strings.HasPrefix(ref, "refs/heads/") {
+			host[ref] = object
+			delete(fetched, ref)
+		}
 	}
 	inside := make(map[string]bool)
 	for _, t := range w.tips {
@@ -131,7 +135,7 @@ func (q *quarantine) countBranches(ctx context.Context, w *remoteState, isNested
 	known := slices.Clone(notHome)
 	if isNested {
 		known = []string{"--not", "--all"}
-	} else if head, err := q.repo.resolveRevision(ctx, "HEAD^{commit}"); err != nil {
+	} else if head, err := q.repo.readDetachedHead(ctx); err != nil {
 		return err
 	} else if head != "" {
 		known = append(known, head)
@@ -150,8 +154,19 @@ func (q *quarantine) countBranches(ctx context.Context, w *remoteState, isNested
 		w.PendingCommits = n
 	}
 	for i := range w.Branches {
-		if b := &w.Branches[i]; b.Sandbox != "" {
-			if err := q.compareBranch(ctx, b, w.PendingCommits == 0, known); err != nil {
+		switch b := &w.Branches[i]; {
+		case b.Sandbox == "":
+		case b.Sandbox == b.Host:
+			b.Relation, b.Home = Equal, true
+		default:
+			pending := w.PendingCommits // that of the only branch
+			if len(tips) > 1 && pending > 0 {
+				var err error
+				if pending, err = q.count(ctx, append([]string{b.Sandbox}, known...)...); err != nil {
+					return err
+				}
+			}
+			if err := q.compareBranch(ctx, b, pending); err != nil {
 				return err
 			}
 		}
@@ -159,19 +174,8 @@ func (q *quarantine) countBranches(ctx context.Context, w *remoteState, isNested
 	return nil
 }
 
-// compareBranch sets the relation and the counts of one branch. allHome: no commit of any branch is pending.
-func (q *quarantine) compareBranch(ctx context.Context, b *BranchState, allHome bool, known []string) error {
-	if b.Sandbox == b.Host {
-		b.Relation, b.Home = Equal, true
-		return nil
-	}
-	pending := 0
-	var err error
-	if !allHome {
-		if pending, err = q.count(ctx, append([]string{b.Sandbox}, known...)...); err != nil {
-			return err
-		}
-	}
+// compareBranch sets the relation and the counts of one branch. pending is the number of its commits that are not at home.
+func (q *quarantine) compareBranch(ctx context.Context, b *BranchState, pending int) error {
 	b.Home = pending == 0
 	if b.Host == "" {
 		b.Relation, b.Ahead = OnlyInside, pending
@@ -283,11 +287,7 @@ func (r *Repo) readFetched(ctx context.Context, name string) (*remoteState, erro
 
 // addHostTrees adds the working trees of the host.
 func (r *Repo) addHostTrees(ctx context.Context, l *Ledger) error {
-	out, err := r.host.runOutput(ctx, "worktree", "list", "--porcelain", "-z")
-	if err != nil {
-		return err
-	}
-	trees, err := parseTrees(out, "\x00")
+	trees, err := r.listHostTrees(ctx)
 	if err != nil {
 		return err
 	}
@@ -306,7 +306,11 @@ func (r *Repo) addHostTrees(ctx context.Context, l *Ledger) error {
 		if err != nil {
 			return err
 		}
-		l.Branches[i].HostTree, l.Branches[i].HostDirty = t.Path, dirty != ""
+		b := &l.Branches[i]
+		if b.HostTree == "" {
+			b.HostTree = t.Path
+		}
+		b.HostDirty = b.HostDirty || dirty != ""
 	}
 	return nil
 }

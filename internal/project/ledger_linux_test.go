@@ -7,6 +7,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // thereWithRecord is there with the record of the import, as 'atoll up' makes it.
@@ -73,6 +74,7 @@ func describe(l *project.Ledger) string {
 
 // TestLedger has both sides in each state, and compares with the ledger.
 func TestLedger(t *testing.T) {
+	testenv.Logic(t)
 	for name, c := range map[string]struct{ prepare, home, inside, want string }{
 		"Untouched":         {"git branch side", "", "", "main equal; side equal; home"},
 		"Ahead":             {"", "", commitThird, "main ahead +i- pending; not home"},
@@ -103,6 +105,7 @@ func TestLedger(t *testing.T) {
 
 // TestLedgerAfterSync: a second branch stays pending until it is merged, whatever was fetched.
 func TestLedgerAfterSync(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := thereWithRecord(t, "")
 	sh(t, sb, commitThird+"git checkout -q -b side; echo s >s; git add s; git commit -qm side; git checkout -q main")
 	if _, err := r.Sync(t.Context(), sb, box); err != nil {
@@ -124,6 +127,7 @@ func TestLedgerAfterSync(t *testing.T) {
 // TestLedgerOfStoppedSandbox: a rescue also updates what merge, diff and status read, so that a merge after
 // the sandbox was stopped takes the newest work.
 func TestLedgerOfStoppedSandbox(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := thereWithRecord(t, "")
 	sh(t, sb, commitThird)
 	if _, err := r.Fetch(t.Context(), sb, box); err != nil {
@@ -153,6 +157,7 @@ func TestLedgerOfStoppedSandbox(t *testing.T) {
 
 // TestLedgerOfNestedRepository: work in a submodule is pending until it was fetched.
 func TestLedgerOfNestedRepository(t *testing.T) {
+	testenv.Logic(t)
 	_, r, sb := thereWithRecord(t, "git init -q ../mod; git -C ../mod commit -q --allow-empty -m m; git submodule --quiet add ../mod mod; git commit -qm mod")
 	same(t, "before", describe(readLedger(t, r, sb)), "main equal; main equal; home")
 	sh(t, sb, "cd mod; git commit -q --allow-empty -m inner")

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,6 +33,7 @@ var (
 	ErrDirty        error = &reason{"uncommitted work", atoll.ErrState}               // on the host, in files that would be written
 	ErrDiverged     error = &reason{"branches diverged", atoll.ErrState}              // both sides have commits
 	ErrConflict     error = &reason{"merge conflict", atoll.ErrState}                 // git can't merge the two
+	ErrUnrelated    error = &reason{"unrelated histories", atoll.ErrState}            // the two have no commit in common
 	ErrUnsaved      error = &reason{"unsaved work", atoll.ErrState}                   // inside, in files that would be removed
 	ErrDetached     error = &reason{"no branch", atoll.ErrState}                      // HEAD is a commit
 	ErrUnsafe       error = &reason{"unsafe content", atoll.ErrDenied}                // git's checks refuse what the sandbox sent
@@ -97,19 +99,32 @@ func Open(ctx context.Context, path string) (*Repo, error) {
 		return nil, fmt.Errorf("%s: %w: it is inside of a .git directory; open the working tree", abs, ErrNoRepository)
 	}
 	r := &Repo{host: h, format: facts[2], shallow: facts[3] == "true"}
-	// One path per call: a path can contain newlines.
-	for _, p := range []struct {
-		to   *string
-		flag string
-	}{{&r.Dir, "--show-toplevel"}, {&r.gitDir, "--absolute-git-dir"}, {&r.common, "--git-common-dir"}} {
-		out, err := h.runOutput(ctx, "rev-parse", "--path-format=absolute", p.flag)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", abs, err)
-		}
-		*p.to = strings.TrimSuffix(out, "\n")
+	if err := r.findPaths(ctx); err != nil {
+		return nil, fmt.Errorf("%s: %w", abs, err)
 	}
 	r.host.dir, r.host.gitDir, r.host.workTree = r.Dir, r.gitDir, r.Dir
 	return r, nil
+}
+
+// findPaths sets the repository's directories.
+func (r *Repo) findPaths(ctx context.Context) error {
+	flags := []string{"--show-toplevel", "--absolute-git-dir", "--git-common-dir"}
+	paths, err := r.host.runLines(ctx, append([]string{"rev-parse", "--path-format=absolute"}, flags...)...)
+	if err != nil {
+		return err
+	}
+	if len(paths) != len(flags) { // a path contains a newline
+		paths = nil
+		for _, flag := range flags {
+			out, err := r.host.runOutput(ctx, "rev-parse", "--path-format=absolute", flag)
+			if err != nil {
+				return err
+			}
+			paths = append(paths, strings.TrimSuffix(out, "\n"))
+		}
+	}
+	r.Dir, r.gitDir, r.common = paths[0], paths[1], paths[2]
+	return nil
 }
 
 // explainNoRepository returns the reason why git finds no repository in a directory.
@@ -168,12 +183,11 @@ type Head struct {
 // Head returns the current branch and commit of the host's working tree.
 func (r *Repo) Head(ctx context.Context) (Head, error) {
 	var h Head
-	out, code, err := r.host.runStatus(ctx, "symbolic-ref", "-q", "HEAD")
+	ref, err := r.readHeadRef(ctx)
 	if err != nil {
 		return h, err
 	}
-	if code == 0 {
-		ref := strings.TrimSuffix(out, "\n")
+	if ref != "" {
 		branch, ok := strings.CutPrefix(ref, "refs/heads/")
 		if !ok {
 			return h, fmt.Errorf("%w: HEAD is %s, which is not a branch", atoll.ErrState, printable(ref))
@@ -185,6 +199,44 @@ func (r *Repo) Head(ctx context.Context) (Head, error) {
 		err = fmt.Errorf("%w: HEAD names no commit", atoll.ErrState)
 	}
 	return h, err
+}
+
+// readDetachedHead returns the commit of the host's working tree if it is on no branch, otherwise "".
+func (r *Repo) readDetachedHead(ctx context.Context) (string, error) {
+	ref, err := r.readHeadRef(ctx)
+	if err != nil || strings.HasPrefix(ref, "refs/heads/") {
+		return "", err
+	}
+	return r.resolveRevision(ctx, "HEAD^{commit}")
+}
+
+// readHeadRef returns the ref that HEAD names, or "" if it is detached. It reads git's file and starts git only if that has
+// another form, as in repositories with reftables.
+func (r *Repo) readHeadRef(ctx context.Context) (string, error) {
+	name := filepath.Join(r.gitDir, "HEAD")
+	info, err := os.Lstat(name)
+	if err != nil {
+		return "", err
+	}
+	var b []byte
+	if info.Mode().IsRegular() { // with core.preferSymlinkRefs it is a link
+		if b, err = os.ReadFile(name); err != nil {
+			return "", err
+		}
+	}
+	if text, ok := strings.CutSuffix(string(b), "\n"); ok {
+		if ref, ok := strings.CutPrefix(text, "ref: "); ok && strings.HasPrefix(ref, "refs/heads/") && ref != "refs/heads/.invalid" && checkRefName(strings.TrimPrefix(ref, "refs/heads/")) == nil {
+			return ref, nil
+		}
+		if isObjectID(text) {
+			return "", nil
+		}
+	}
+	out, code, err := r.host.runStatus(ctx, "symbolic-ref", "-q", "HEAD")
+	if err != nil || code != 0 {
+		return "", err
+	}
+	return strings.TrimSuffix(out, "\n"), nil
 }
 
 // resolveRevision returns the object id of a revision, or "" if it does not exist.
@@ -203,4 +255,65 @@ func (r *Repo) readConfig(ctx context.Context, key string) (string, error) {
 		return "", err
 	}
 	return strings.TrimSuffix(out, "\n"), nil
+}
+
+// identityPattern selects the settings of who commits.
+const identityPattern = `^user\.(name|email)$`
+
+// readIdentity returns the settings user.name and user.email that are not empty.
+func (r *Repo) readIdentity(ctx context.Context) (map[string]string, error) {
+	out, _, err := r.host.runStatus(ctx, "config", "-z", "--get-regexp", identityPattern)
+	who := parseConfig(out)
+	maps.DeleteFunc(who, func(_, value string) bool { return value == "" })
+	return who, err
+}
+
+// parseConfig parses the output of 'git config -z --get-regexp'. Of several values of a setting the last counts.
+func parseConfig(out string) map[string]string {
+	settings := make(map[string]string)
+	for _, s := range splitTerminated(out, "\x00") {
+		key, value, _ := strings.Cut(s, "\n")
+		settings[key] = value
+	}
+	return settings
+}
+
+// quoteConfig quotes a value for git's configuration file.
+func quoteConfig(value string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(value) + `"`
+}
+
+// listHostTrees lists the working trees of the host's repository. Git names the main one after the git directory if that is
+// elsewhere, as that of a submodule is.
+func (r *Repo) listHostTrees(ctx context.Context) ([]insideTree, error) {
+	out, err := r.host.runOutput(ctx, "worktree", "list", "--porcelain", "-z")
+	if err != nil {
+		return nil, err
+	}
+	trees, err := parseTrees(out, "\x00")
+	if err != nil || !isSameFile(trees[0].Path, r.common) {
+		return trees, err
+	}
+	if r.gitDir == r.common {
+		trees[0].Path = r.Dir
+		return trees, nil
+	}
+	main, err := r.readConfig(ctx, "core.worktree") // that of a submodule
+	if err == nil && main != "" {
+		if !filepath.IsAbs(main) {
+			main = filepath.Join(r.common, main)
+		}
+		trees[0].Path = main
+	}
+	return trees, err
+}
+
+// isSameFile reports whether two paths lead to the same file.
+func isSameFile(a, b string) bool {
+	if a == b {
+		return true
+	}
+	one, err1 := os.Stat(a)
+	other, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(one, other)
 }

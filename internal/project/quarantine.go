@@ -90,12 +90,16 @@ func syncDir(name string) (err error) {
 }
 
 // receivePack makes the sandbox pack the objects of tips that the host does not have, and checks them as
-// they arrive. Afterwards all tips are complete.
-func (q *quarantine) receivePack(ctx context.Context, g guest, tips []string, known []string, l Limits) error {
+// they arrive. Afterwards all tips are complete. name is that of the sandbox.
+func (q *quarantine) receivePack(ctx context.Context, g guest, tips []string, name string, l Limits) error {
 	slices.Sort(tips)
 	tips = slices.Compact(tips)
 	if len(tips) == 0 || q.checkConnected(ctx, tips) == nil {
 		return nil
+	}
+	known, err := q.repo.listKnownCommits(ctx, name)
+	if err != nil {
+		return err
 	}
 	have, err := g.filterKnown(ctx, known)
 	if err != nil {
@@ -118,6 +122,7 @@ func (q *quarantine) receivePack(ctx context.Context, g guest, tips []string, kn
 		}
 		return err
 	}, func(ctx context.Context, r io.Reader) error {
+		// The checks refuse, among others, trees with names such as ".git" and damaged objects.
 		err := q.run(ctx, r, nil, "index-pack", "--stdin", "--fix-thin", "--strict", "--fsck-objects", fmt.Sprintf("--max-input-size=%d", l.Pack))
 		return q.wrapUnsafe(err)
 	})

@@ -92,6 +92,9 @@ func (n *refNames) assignRef(kind, name string) (ref string, odd bool) {
 	ref = n.base + kind + name
 	if checkRefName(name) != nil || len(kind+name) > 180 || kind == kindBranch && slices.ContainsFunc(refKinds, func(k string) bool { return strings.HasPrefix(strings.ToLower(name)+"/", k) }) || n.isBlocked(ref) {
 		ref, odd = n.base+kindOdd+hashName(kind+name), true
+		for i := 2; n.isBlocked(ref); i++ { // several working trees can be on one branch
+			ref = n.base + kindOdd + hashName(fmt.Sprintf("%s%s\x00%d", kind, name, i))
+		}
 	}
 	n.markUsed(ref)
 	return ref, odd

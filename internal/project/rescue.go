@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +29,8 @@ func (r *Repo) Rescue(ctx context.Context, sb atoll.Sandbox, f FetchOptions) (Re
 	res := Rescued{Time: time.Now().UTC()}
 	err := checkSandboxName(f.Name)
 	if err == nil {
+		sb, done := r.trackCommands(ctx, sb)
+		defer done()
 		g := guest{sb: sb, dir: Workspace}
 		if err = g.checkWorked(ctx); err == nil {
 			res.Refs, err = r.rescueRepository(ctx, g, f, refPrefix(f.Name)+kindRescue+formatTime(res.Time)+"/")
@@ -184,6 +187,31 @@ func (r *Repo) Rescues(ctx context.Context, name string) ([]Rescued, error) {
 	}
 	slices.Reverse(all)
 	return all, nil
+}
+
+// CountMissing returns the number of commits of a rescue that no branch, tag or remote-tracking branch of the host has,
+// including those of saved uncommitted work and stashes.
+func (r *Repo) CountMissing(ctx context.Context, rescued Rescued) (int, error) {
+	args := []string{"rev-list", "--count"}
+	for _, ref := range rescued.Refs {
+		if _, what, _ := strings.Cut(strings.TrimPrefix(ref, "refs/sandbox/"), "/"+kindRescue); !strings.Contains(what, "/"+kindTag) { // a tag may not be a commit
+			args = append(args, ref)
+		}
+	}
+	if len(args) == 2 {
+		return 0, nil
+	}
+	args = append(args, notHome...)
+	if head, err := r.readDetachedHead(ctx); err != nil {
+		return 0, err
+	} else if head != "" {
+		args = append(args, head)
+	}
+	out, err := r.host.runOutput(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(out))
 }
 
 // Restore creates branches of the host from a rescue. prefix is prepended to their names: "rescued/" gives

@@ -2,8 +2,11 @@ package project
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/atoll-sandbox/atoll"
@@ -129,4 +132,41 @@ func (r *Repo) Branches(ctx context.Context, name string) ([]string, error) {
 	}
 	slices.Sort(list)
 	return list, nil
+}
+
+// maxReviewFile limits a file that a comment quotes, in bytes.
+const maxReviewFile = 8 << 20
+
+// ReadFetchedFile returns a file of a fetched branch. A path that is no file of it is ErrNotFound. The text is
+// untrusted, as with Diff.
+func (r *Repo) ReadFetchedFile(ctx context.Context, v ReviewOptions, path string) (string, error) {
+	text, err := r.readFetchedFile(ctx, v, path)
+	if err != nil {
+		return "", &atoll.Error{Op: "review", ID: v.Name, Err: err}
+	}
+	return text, nil
+}
+
+func (r *Repo) readFetchedFile(ctx context.Context, v ReviewOptions, path string) (string, error) {
+	tip, err := r.resolveFetched(ctx, MergeOptions{Name: v.Name, Branch: v.Branch})
+	if err != nil {
+		return "", err
+	}
+	missing := fmt.Errorf("file %s of branch %s: %w", printable(path), v.Branch, atoll.ErrNotFound)
+	if !fs.ValidPath(path) || strings.ContainsRune(path, '\n') {
+		return "", missing
+	}
+	out, err := r.host.runOutput(ctx, "ls-tree", "-z", "-l", tip, "--", path)
+	if err != nil {
+		return "", err
+	}
+	meta, _, _ := strings.Cut(out, "\t")
+	fields := strings.Fields(meta) // mode, type, object, size
+	if len(fields) != 4 || fields[1] != "blob" {
+		return "", missing
+	}
+	if size, err := strconv.ParseInt(fields[3], 10, 64); err != nil || size > maxReviewFile {
+		return "", fmt.Errorf("file %s of branch %s: %w: it has more than %d bytes", printable(path), v.Branch, ErrTooLarge, int64(maxReviewFile))
+	}
+	return r.host.runOutput(ctx, "cat-file", "blob", fields[2])
 }

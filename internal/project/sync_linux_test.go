@@ -12,6 +12,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // there makes a repository and a sandbox that it is in.
@@ -28,6 +29,7 @@ const commitThird = "echo three >c.txt; git add -A; git commit -q -m third; "
 
 // TestSync has the host in each state, and looks at what a sync makes of it.
 func TestSync(t *testing.T) {
+	testenv.Logic(t)
 	for name, c := range map[string]struct {
 		home, inside string // shell text, before the sync
 		want         error
@@ -106,6 +108,7 @@ func TestSync(t *testing.T) {
 }
 
 func TestSyncOfAnotherBranch(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	sh(t, sb, "git branch side; git worktree add -q /tmp/side side; cd /tmp/side; echo s >s; git add s; git commit -qm side")
 	f := box
@@ -125,6 +128,7 @@ func TestSyncOfAnotherBranch(t *testing.T) {
 
 // TestManySyncsAtOnce: each does its work or says that another did.
 func TestManySyncsAtOnce(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	sh(t, sb, commitThird+"echo dirty >>a.txt")
 	errs := make(chan error)
@@ -152,6 +156,7 @@ func TestManySyncsAtOnce(t *testing.T) {
 // TestAutoCommitOnARealSandbox: a commit inside is home soon after, and nobody
 // inside can call anybody.
 func TestAutoCommitOnARealSandbox(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -178,6 +183,7 @@ func TestAutoCommitOnARealSandbox(t *testing.T) {
 
 // TestStashSurvivesSync: the host's stash is as it was.
 func TestStashSurvivesSync(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	write(t, dir, "a.txt", "to stash\n")
 	git(t, dir, "stash")
@@ -192,6 +198,7 @@ func TestStashSurvivesSync(t *testing.T) {
 }
 
 func TestWorkIsFetched(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	sh(t, sb, "echo staged >a.txt; git add a.txt; echo worked >a.txt; echo n >new; rm b.txt; git stash list; printf x >'new\nline'")
 	if _, err := r.Sync(t.Context(), sb, box); err != nil {
@@ -229,6 +236,7 @@ func TestWorkIsFetched(t *testing.T) {
 
 // TestWorkInTheInstantOfTheIndex: see racy.
 func TestWorkInTheInstantOfTheIndex(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	sh(t, sb, racy)
 	if _, err := r.Fetch(t.Context(), sb, box); err != nil {
@@ -238,6 +246,7 @@ func TestWorkInTheInstantOfTheIndex(t *testing.T) {
 }
 
 func TestBranchesInTheWayOfEachOther(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	sh(t, sb, "git branch a; git branch wip/x; git branch Main; git branch 'rescue'; git branch 'x\u202ey'; git branch "+strings.Repeat("l", 200))
 	got, err := r.Fetch(t.Context(), sb, box)
@@ -265,6 +274,7 @@ func TestBranchesInTheWayOfEachOther(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
+	testenv.Logic(t)
 	for name, c := range map[string]struct {
 		home, inside string
 		want         error
@@ -309,6 +319,7 @@ func TestMerge(t *testing.T) {
 // TestFetchedWhileSomebodyLooks: what somebody agrees to is what he has looked
 // at, though a sync by itself has fetched more of the sandbox meanwhile.
 func TestFetchedWhileSomebodyLooks(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	sh(t, sb, commitThird)
 	if _, err := r.Fetch(t.Context(), sb, box); err != nil {
@@ -331,6 +342,7 @@ func TestFetchedWhileSomebodyLooks(t *testing.T) {
 }
 
 func TestApply(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	write(t, dir, "mine", "mine\n")
 	sh(t, sb, "echo three >>a.txt; printf 'bin\\0ary' >bin; ln -s a.txt link; git add -A; git commit -qm third; echo uncommitted >>b.txt")
@@ -362,6 +374,7 @@ func TestApply(t *testing.T) {
 }
 
 func TestWorktrees(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	ctx := t.Context()
 	tree, err := project.AddWorktree(ctx, sb, "feature/x")
@@ -375,7 +388,7 @@ func TestWorktrees(t *testing.T) {
 		"": atoll.ErrInvalid, "-rf": atoll.ErrInvalid, "../up": atoll.ErrInvalid, "a b": atoll.ErrInvalid, "a/.git/b": atoll.ErrInvalid, "x\x1b[2J": atoll.ErrInvalid, "x.lock": atoll.ErrInvalid,
 	} {
 		_, err := project.AddWorktree(ctx, sb, branch)
-		if want == atoll.ErrExists && branch == "feature" && err != nil { // git's own word: a directory of branches
+		if errors.Is(want, atoll.ErrExists) && branch == "feature" && err != nil { // git's own word: a directory of branches
 			continue
 		}
 		is(t, err, want)
@@ -408,6 +421,7 @@ func TestWorktrees(t *testing.T) {
 }
 
 func TestRescue(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	ctx := t.Context()
 	_, err := r.Rescue(ctx, sb, box)
@@ -473,6 +487,7 @@ echo dirty >dirty.txt; git init -q inner; echo i >inner/i.txt`)
 }
 
 func TestRescueInTheMiddleOfAMerge(t *testing.T) {
+	testenv.Logic(t)
 	dir, r, sb := there(t)
 	sh(t, sb, "git checkout -q -b side; echo 1 >>a.txt; git commit -qam 1; git checkout -q main; echo 2 >>a.txt; git commit -qam 2; git merge -q side || true")
 	got, err := r.Rescue(t.Context(), sb, box)
@@ -487,6 +502,7 @@ func TestRescueInTheMiddleOfAMerge(t *testing.T) {
 
 // TestNothingIsLeft looks for temporary files of all of the above.
 func TestNothingIsLeft(t *testing.T) {
+	testenv.Logic(t)
 	tmp := t.TempDir()
 	dir := newRepo(t)
 	write(t, dir, "a.txt", "dirty\n")

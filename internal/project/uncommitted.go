@@ -2,299 +2,210 @@ package project
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"path"
-	"strconv"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
-	"time"
-
-	"github.com/atoll-sandbox/atoll"
 )
 
-// Limits of a repository inside.
-const (
-	maxTrees   = 200    // working trees
-	maxRefs    = 10_000 // branches, or tags
-	maxNested  = 100    // nested repositories
-	maxStashes = 1000
-)
+// snapshot is the state of a working tree as git objects. Taking it touches neither the index nor the
+// repository's objects.
+type snapshot struct {
+	Head
+	index string // commit of the staged changes; empty: none
+	work  string // commit of all files, on top of index; empty: no further changes
+	tree  string // tree of all files
 
-// insideTree is a working tree of the sandbox.
-type insideTree struct {
-	Path   string
-	Branch string // empty: detached
-	Commit string // empty: none yet
+	objects string // directory of the new objects
+	dir     string // temporary directory with all of it
 }
 
-// listTrees lists the working trees of a repository inside, the main one first.
-func (g guest) listTrees(ctx context.Context) ([]insideTree, error) {
-	out, err := g.runOutput(ctx, "worktree", "list", "--porcelain", "-z")
-	end := "\x00"
-	if isGuestError(err) { // before 2.36
-		out, err = g.runOutput(ctx, "worktree", "list", "--porcelain")
-		end = "\n"
+func (s *snapshot) remove() error {
+	if s.dir == "" {
+		return nil
 	}
+	return os.RemoveAll(s.dir)
+}
+
+// tip returns the last of the commits, or "" if there is none.
+func (s *snapshot) tip() string {
+	for _, c := range []string{s.work, s.index} {
+		if c != "" {
+			return c
+		}
+	}
+	return s.Commit
+}
+
+// alternatesEnv returns $GIT_ALTERNATE_OBJECT_DIRECTORIES for one directory, with any characters
+// quoted.
+func alternatesEnv(dir string) string {
+	return `GIT_ALTERNATE_OBJECT_DIRECTORIES="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(dir) + `"`
+}
+
+// withObjects returns the host's git with a separate directory for new objects.
+func (r *Repo) withObjects(objects string) host {
+	return r.host.withEnv("GIT_OBJECT_DIRECTORY="+objects, alternatesEnv(filepath.Join(r.common, "objects")))
+}
+
+// identity holds the variables for commits that atoll creates.
+var identity = []string{
+	"GIT_AUTHOR_NAME=atoll", "GIT_AUTHOR_EMAIL=atoll@localhost", "GIT_COMMITTER_NAME=atoll", "GIT_COMMITTER_EMAIL=atoll@localhost",
+}
+
+// snapshot takes a snapshot of the host's working tree, without the files in leave. The caller must
+// remove it, also after an error.
+func (r *Repo) snapshot(ctx context.Context, leave []string) (s *snapshot, err error) {
+	dir, err := r.makeTempDir()
 	if err != nil {
 		return nil, err
 	}
-	return parseTrees(out, end)
+	s = &snapshot{dir: dir, objects: filepath.Join(dir, "objects")}
+	return s, r.readWorkTree(ctx, s, leave)
 }
 
-func parseTrees(out, end string) ([]insideTree, error) {
-	var list []insideTree
-	gone := false
-	for _, line := range splitTerminated(out, end) {
-		word, rest, _ := strings.Cut(line, " ")
-		if word == "worktree" {
-			if gone {
-				list = list[:len(list)-1]
-			}
-			list, gone = append(list, insideTree{Path: rest}), false
-			if len(list) > maxTrees {
-				return nil, fmt.Errorf("%w: the sandbox has more than %d working trees", ErrTooLarge, maxTrees)
-			}
-			continue
-		}
-		if len(list) == 0 {
-			continue
-		}
-		t := &list[len(list)-1]
-		switch word {
-		case "HEAD":
-			if !isObjectID(rest) {
-				return nil, fmt.Errorf("%w: HEAD %q of a working tree", ErrUnsafe, printable(rest))
-			}
-			if strings.Trim(rest, "0") != "" {
-				t.Commit = rest
-			}
-		case "branch":
-			t.Branch = strings.TrimPrefix(rest, "refs/heads/")
-		case "prunable", "bare":
-			gone = true
-		}
-	}
-	if gone {
-		list = list[:len(list)-1]
-	}
-	if len(list) == 0 || !path.IsAbs(list[0].Path) {
-		return nil, fmt.Errorf("%w: no working tree in the sandbox", ErrNoRepository)
-	}
-	return list, nil
+// makeTempDir creates a temporary directory below the objects. If it is left behind, git's own
+// maintenance removes it.
+func (r *Repo) makeTempDir() (string, error) {
+	return os.MkdirTemp(filepath.Join(r.common, "objects"), "tmp_objdir-atoll-")
 }
 
-// listRefs lists refs inside. All must begin with prefix, which is removed from their names.
-func (g guest) listRefs(ctx context.Context, prefix string, patterns ...string) ([]ref, error) {
-	out, err := g.runOutput(ctx, append([]string{"for-each-ref", "--format=%(objectname) %(refname)"}, patterns...)...)
-	if err != nil {
-		return nil, err
+// readWorkTree reads the state of the working tree into a snapshot.
+func (r *Repo) readWorkTree(ctx context.Context, s *snapshot, leave []string) (err error) {
+	if err := os.Mkdir(s.objects, 0o700); err != nil {
+		return err
 	}
-	var list []ref
-	for _, l := range splitLines(out) {
-		object, name, _ := strings.Cut(l, " ")
-		name, ok := strings.CutPrefix(name, prefix)
-		if !ok || !isObjectID(object) {
-			return nil, fmt.Errorf("%w: the sandbox's git listed %q", ErrUnsafe, printable(l))
-		}
-		if list = append(list, ref{name, object}); len(list) > maxRefs {
-			return nil, fmt.Errorf("%w: the sandbox has more than %d of %s", ErrTooLarge, maxRefs, prefix)
-		}
+	if s.Head, err = r.Head(ctx); err != nil {
+		return err
 	}
-	return list, nil
-}
-
-// listStashes lists the stashes inside, newest first.
-func (g guest) listStashes(ctx context.Context) ([]string, error) {
-	if _, code, err := g.runStatus(ctx, "rev-parse", "-q", "--verify", "refs/stash"); err != nil || code != 0 {
-		return nil, err
+	index := filepath.Join(s.dir, "index")
+	if err := copyIndex(filepath.Join(r.gitDir, "index"), index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
-	out, err := g.runOutput(ctx, "rev-list", "--walk-reflogs", fmt.Sprintf("--max-count=%d", maxStashes+1), "refs/stash")
-	if err != nil {
-		return nil, err
-	}
-	list := splitLines(out)
-	if len(list) > maxStashes {
-		return nil, fmt.Errorf("%w: the sandbox has more than %d stashes", ErrTooLarge, maxStashes)
-	}
-	for _, id := range list {
-		if !isObjectID(id) {
-			return nil, fmt.Errorf("%w: the sandbox's git listed the stash %q", ErrUnsafe, printable(id))
-		}
-	}
-	return list, nil
-}
-
-// commitUncommitted creates a commit inside of everything in a working tree that HEAD does not have,
-// untracked files too, without touching its index. It returns "" if there is nothing. The first parent is
-// HEAD. The second parent, if it differs from both, has the staged changes. nested are the nested
-// repositories, which are not part of the commit.
-func (g guest) commitUncommitted(ctx context.Context, t insideTree) (commit string, nested []string, err error) {
-	g = g.inDir(t.Path)
-	gitDir, err := g.runLine(ctx, "rev-parse", "--absolute-git-dir")
-	if err != nil {
-		return "", nil, err
-	}
-	if err := g.removeOldIndexes(ctx, gitDir, time.Now()); err != nil {
-		return "", nil, err
-	}
-	// The name is unique, so that files left by a killed git don't collide.
-	index := path.Join(gitDir, fmt.Sprintf("%s%d-%s", indexPrefix, time.Now().Unix(), rand.Text()))
-	defer joinClose(&err, func() error { return g.removeIndex(context.WithoutCancel(ctx), index) })
-	said := &tailBuffer{max: 2000}
-	exit, err := g.sb.Exec(ctx, atoll.Cmd{Args: []string{"cp", "-p", "--", path.Join(gitDir, "index"), index}, Env: []string{"LC_ALL=C"}, Stderr: said, Timeout: guestTimeout})
-	if err != nil {
-		return "", nil, err
-	}
-	if exit.Code != 0 {
-		if _, err := atoll.Stat(ctx, g.sb, path.Join(gitDir, "index")); !errors.Is(err, atoll.ErrNotFound) {
-			return "", nil, errors.Join(fmt.Errorf("copy the index of %s in the sandbox: exit status %d: %s", printable(t.Path), exit.Code, said.printable()), err)
-		}
-	}
-	g = g.withEnv(append(identity, "GIT_INDEX_FILE="+index)...)
-	modules, others, err := g.listNested(ctx)
-	if err != nil {
-		return "", nil, err
-	}
-	staged, err := g.runObjectID(ctx, "write-tree")
-	if err != nil && !isGuestError(err) { // during a merge there is no tree of staged changes
-		return "", nil, err
-	}
-	if err := g.addAll(ctx, others); err != nil {
-		return "", nil, fmt.Errorf("uncommitted work in %s: %w", printable(t.Path), err)
-	}
-	date := "86400"
-	if t.Commit != "" {
-		// Equal work makes an equal commit.
-		if date, err = g.runLine(ctx, "log", "-1", "--format=%ct", t.Commit); err != nil {
-			return "", nil, err
-		}
-	}
-	if strings.Trim(date, "0123456789") != "" {
-		return "", nil, fmt.Errorf("%w: commit %s has the time %q", ErrUnsafe, t.Commit, printable(date))
-	}
-	g = g.withEnv("GIT_AUTHOR_DATE=@"+date+" +0000", "GIT_COMMITTER_DATE=@"+date+" +0000")
-	commit, err = g.commitWork(ctx, t, staged)
-	return commit, append(modules, others...), err
-}
-
-// indexPrefix is the prefix of temporary indexes; a time follows.
-const indexPrefix = "atoll-index-"
-
-// removeOldIndexes removes temporary indexes that were left behind when a connection was lost.
-func (g guest) removeOldIndexes(ctx context.Context, gitDir string, now time.Time) error {
-	entries, err := atoll.ReadDir(ctx, g.sb, gitDir)
+	git := r.withObjects(s.objects).withEnv(append(identity, "GIT_INDEX_FILE="+index)...)
+	unmerged, err := git.runOutput(ctx, "ls-files", "-z", "--unmerged")
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		rest, ok := strings.CutPrefix(e.Name(), indexPrefix)
-		at, _, _ := strings.Cut(rest, "-")
-		made, err := strconv.ParseInt(at, 10, 64)
-		if !ok || err != nil || now.Sub(time.Unix(made, 0)) < 2*guestTimeout || !isPlainName(e.Name()) {
-			continue
-		}
-		if err := atoll.Remove(ctx, g.sb, path.Join(gitDir, e.Name())); err != nil && !errors.Is(err, atoll.ErrNotFound) {
+	if unmerged != "" {
+		return fmt.Errorf("%s: %w: finish or abort the merge first: %s", r.Dir, ErrConflict, unmergedNames(unmerged))
+	}
+	base, err := r.treeOf(ctx, s.Commit)
+	if err != nil {
+		return err
+	}
+	if s.index, base, err = git.commitIndex(ctx, base, s.Commit, "staged"); err != nil {
+		return err
+	}
+	if err := git.run(ctx, nil, nil, "add", "-A", "--", "."); err != nil {
+		return fmt.Errorf("%s: %w", r.Dir, err)
+	}
+	if len(leave) > 0 {
+		if _, err := git.runWithInput(ctx, joinNUL(leave), "update-index", "--force-remove", "-z", "--stdin"); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-func (g guest) removeIndex(ctx context.Context, index string) error {
-	var errs []error
-	for _, name := range []string{index, index + ".lock"} {
-		if err := atoll.Remove(ctx, g.sb, name); !errors.Is(err, atoll.ErrNotFound) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// addAll stages everything except the content of untracked nested repositories.
-func (g guest) addAll(ctx context.Context, others []string) error {
-	specs := ":/\x00"
-	for _, n := range others {
-		specs += ":(top,exclude,literal)" + n + "\x00"
-	}
-	g = g.withEnv("GIT_LITERAL_PATHSPECS=0")
-	_, err := g.runWithInput(ctx, specs, "add", "-A", "--pathspec-from-file=-", "--pathspec-file-nul")
+	s.work, s.tree, err = git.commitIndex(ctx, base, s.tip(), "work")
 	return err
 }
 
-// listNested lists the nested repositories in a working tree: submodules, and untracked ones.
-func (g guest) listNested(ctx context.Context) (modules, others []string, err error) {
-	tracked, err := g.runOutput(ctx, "ls-files", "-z", "--stage")
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, e := range splitTerminated(tracked, "\x00") {
-		if info, name, ok := strings.Cut(e, "\t"); ok && strings.HasPrefix(info, "160000 ") {
-			if modules, err = g.appendRepository(ctx, modules, name); err != nil {
-				return nil, nil, err
-			}
-		}
-	}
-	untracked, err := g.runOutput(ctx, "ls-files", "-z", "--others", "--exclude-standard")
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, e := range splitTerminated(untracked, "\x00") {
-		if name, ok := strings.CutSuffix(e, "/"); ok {
-			if others, err = g.appendRepository(ctx, others, name); err != nil {
-				return nil, nil, err
-			}
-		}
-	}
-	return modules, others, nil
+// Uncommitted is the amount of uncommitted work in a working tree.
+type Uncommitted struct {
+	Files   int
+	Bytes   int64
+	Largest string // path of the largest file, safe to print
 }
 
-// appendRepository appends a directory if it is a repository.
-func (g guest) appendRepository(ctx context.Context, list []string, name string) ([]string, error) {
-	dir := path.Join(g.dir, name)
-	if strings.TrimSuffix(g.dir, "/")+"/"+name != dir {
-		return nil, fmt.Errorf("%w: the sandbox's git listed the repository %q", ErrUnsafe, printable(name))
+// Uncommitted measures the files that a snapshot would have to read: modified ones, and new ones that
+// git does not ignore.
+func (r *Repo) Uncommitted(ctx context.Context) (u Uncommitted, err error) {
+	out, err := r.host.runOutput(ctx, "ls-files", "-z", "--others", "--modified", "--exclude-standard")
+	most := int64(-1)
+	for _, name := range splitTerminated(out, "\x00") {
+		info, err := os.Lstat(filepath.Join(r.Dir, filepath.FromSlash(name)))
+		if err != nil || !info.Mode().IsRegular() {
+			continue // removed, a link, or a nested repository
+		}
+		u.Files++
+		u.Bytes += info.Size()
+		if info.Size() > most {
+			u.Largest, most = printable(name), info.Size()
+		}
 	}
-	_, err := atoll.Stat(ctx, g.sb, path.Join(dir, ".git"))
-	switch {
-	case errors.Is(err, atoll.ErrNotFound):
-		return list, nil // a submodule that is not checked out
-	case err != nil:
-		return nil, err
-	case len(list) >= maxNested:
-		return nil, fmt.Errorf("%w: %s holds more than %d other repositories", ErrTooLarge, printable(g.dir), maxNested)
-	}
-	return append(list, name), nil
+	return u, err
 }
 
-// commitWork creates the commit of an index that contains everything.
-func (g guest) commitWork(ctx context.Context, t insideTree, staged string) (string, error) {
-	tree, err := g.runObjectID(ctx, "write-tree")
-	if err != nil {
-		return "", err
+// commitIndex creates a commit of an index, unless its tree equals base.
+func (h host) commitIndex(ctx context.Context, base, parent, message string) (commit, tree string, err error) {
+	if tree, err = h.runOutput(ctx, "write-tree"); err != nil {
+		return "", "", err
 	}
-	if t.Commit == "" {
-		empty, err := g.runObjectID(ctx, "hash-object", "-t", "tree", "--stdin")
-		if err != nil || tree == empty {
-			return "", err
+	tree = strings.TrimSuffix(tree, "\n")
+	if tree == base {
+		return "", tree, nil
+	}
+	args := []string{"commit-tree", tree, "-m", message}
+	if parent != "" {
+		args = append(args, "-p", parent)
+	}
+	commit, err = h.runOutput(ctx, args...)
+	return strings.TrimSuffix(commit, "\n"), tree, err
+}
+
+// treeOf returns the tree of a commit; for "" the empty tree.
+func (r *Repo) treeOf(ctx context.Context, commit string) (string, error) {
+	if commit == "" {
+		out, err := r.host.runOutput(ctx, "hash-object", "-t", "tree", "--stdin")
+		return strings.TrimSuffix(out, "\n"), err
+	}
+	return r.resolveRevision(ctx, commit+"^{tree}")
+}
+
+// unmergedNames returns the names in the output of 'ls-files -z --unmerged' for display.
+func unmergedNames(out string) string {
+	var names []string
+	last := ""
+	for _, e := range splitTerminated(out, "\x00") {
+		if _, name, ok := strings.Cut(e, "\t"); ok && name != last {
+			names, last = append(names, name), name
 		}
-		return g.runObjectID(ctx, "commit-tree", tree, "-m", "uncommitted work")
 	}
-	head, err := g.runObjectID(ctx, "rev-parse", "--verify", t.Commit+"^{tree}")
+	return summarizeNames(names)
+}
+
+// summarizeNames returns the first few names for display.
+func summarizeNames(names []string) string {
+	const most = 5
+	if len(names) > most {
+		return printable(strings.Join(names[:most], ", ")) + fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	return printable(strings.Join(names, ", "))
+}
+
+// copyIndex copies an index with its modification time: git compares the content of files that are not
+// older than their index.
+func copyIndex(from, to string) (err error) {
+	in, err := os.Open(from)
 	if err != nil {
-		return "", err
+		return err
 	}
-	ofIndex := staged != "" && staged != head && staged != tree
-	if tree == head && !ofIndex {
-		return "", nil
+	defer func() { _ = in.Close() }()
+	info, err := in.Stat()
+	if err != nil {
+		return err
 	}
-	args := []string{"commit-tree", tree, "-m", "uncommitted work", "-p", t.Commit}
-	if ofIndex {
-		index, err := g.runObjectID(ctx, "commit-tree", staged, "-m", "staged work", "-p", t.Commit)
-		if err != nil {
-			return "", err
-		}
-		args = append(args, "-p", index)
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
 	}
-	return g.runObjectID(ctx, args...)
+	if _, err = io.Copy(out, in); err != nil {
+		return errors.Join(err, out.Close())
+	}
+	if err := out.Close(); err != nil {
+		return err
+	}
+	return os.Chtimes(to, info.ModTime(), info.ModTime())
 }

@@ -75,6 +75,8 @@ const hostRemote = "refs/remotes/host/"
 // another one does already. With these three the result is not nil. ErrNoNewWork: the sandbox has
 // everything.
 func (r *Repo) Update(ctx context.Context, sb atoll.Sandbox, u UpdateOptions) (*UpdateResult, error) {
+	sb, done := r.trackCommands(ctx, sb)
+	defer done()
 	res, err := r.updateSandbox(ctx, guest{sb: sb, dir: Workspace}, u)
 	if err != nil {
 		return res, &atoll.Error{Op: "update", ID: u.Name, Err: err}
@@ -356,6 +358,9 @@ func (p *updatePlan) checkDryRun(ctx context.Context, joins bool, jerr error, mi
 		return nil
 	}
 	p.res.NewCommit = ""
+	if _, err := p.findBase(ctx, p.trees[p.target]); err != nil || p.Mode == UpdateRebase {
+		return err // how a rebase ends is not known before
+	}
 	out, code, err := p.q.withConfig("merge.conflictStyle=merge").runStatus(ctx, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", p.trees[p.target].Commit, p.source.commit)
 	if parts := splitTerminated(out, "\x00"); err == nil && code != 0 && len(parts) > 0 {
 		for _, name := range parts[1:] {

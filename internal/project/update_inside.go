@@ -86,6 +86,11 @@ func (p *updatePlan) send(ctx context.Context, g guest, missing bool) error {
 		if err := p.sendObjects(ctx, g, p.tips()); err != nil {
 			return err
 		}
+		if p.source != nil {
+			if err := p.repo.sendLFS(ctx, g, p.repo.host, p.source.commit, strings.Join(p.tips(), "\n")+"\n", "--not", "--glob="+refPrefix(p.Name)); err != nil {
+				return err
+			}
+		}
 	}
 	var removed []Update
 	changed := make([]Update, 0, len(fresh)+len(p.moves))
@@ -399,13 +404,22 @@ func (p *updatePlan) checkJoinable(ctx context.Context, g guest, t insideTree) e
 	if names := splitTerminated(out, "\x00"); len(names) > 0 {
 		return fmt.Errorf("%w: in %s of the sandbox there are changes that no commit has; commit or stash them there first: %s", ErrUnsaved, printable(t.Path), summarizeNames(names))
 	}
-	base, _, err := p.q.runStatus(ctx, "merge-base", t.Commit, p.source.commit)
+	base, err := p.findBase(ctx, t)
 	if err != nil {
 		return err
 	}
-	equal, err := p.checkUnblocked(ctx, g, t, strings.TrimSuffix(base, "\n"), p.source.commit)
+	equal, err := p.checkUnblocked(ctx, g, t, base, p.source.commit)
 	if err == nil && len(equal) > 0 {
 		err = fmt.Errorf("%w: in %s of the sandbox, these files would be overwritten; commit them there first: %s", ErrUnsaved, printable(t.Path), summarizeNames(equal))
 	}
 	return err
+}
+
+// findBase returns the merge base of a working tree and the source. None is "", or ErrUnrelated for a merge.
+func (p *updatePlan) findBase(ctx context.Context, t insideTree) (string, error) {
+	base, code, err := p.q.runStatus(ctx, "merge-base", t.Commit, p.source.commit)
+	if err == nil && code != 0 && p.Mode == UpdateMerge {
+		err = fmt.Errorf("%w: branch %s of the sandbox has no commit in common with the host's %s", ErrUnrelated, p.res.Branch, p.source.name)
+	}
+	return strings.TrimSuffix(base, "\n"), err
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // importAgain replaces the workspace of a sandbox by the import of another repository, so that many cases
@@ -28,6 +29,7 @@ const (
 
 // TestUpdate has commits on the host, and compares what git reports inside after an update.
 func TestUpdate(t *testing.T) {
+	testenv.Logic(t)
 	sb := newSandbox(t)
 	for name, c := range map[string]struct {
 		prepare, home, inside string
@@ -68,7 +70,8 @@ func TestUpdate(t *testing.T) {
 		"Diverged": {
 			home: commitHome, inside: commitInside, want: project.ErrDiverged, log: "inside second first", branches: "main inside",
 		},
-		"Merge": {dry: true,
+		"Merge": {
+			dry:  true,
 			home: commitHome, inside: commitInside + "echo d >>a.txt", update: project.UpdateOptions{Mode: project.UpdateMerge},
 			log: "Merge host/main into main inside second first", status: " M a.txt", branches: "main Merge host/main into main",
 		},
@@ -80,7 +83,8 @@ func TestUpdate(t *testing.T) {
 			home: commitHome, inside: commitInside + "echo d >>a.txt", update: project.UpdateOptions{Mode: project.UpdateRebase}, want: project.ErrUnsaved,
 			log: "inside second first", status: " M a.txt", branches: "main inside",
 		},
-		"MergeConflict": {dry: true,
+		"MergeConflict": {
+			dry:  true,
 			home: "echo h >a.txt; git commit -qam home", inside: "echo i >a.txt; git commit -qam inside", update: project.UpdateOptions{Mode: project.UpdateMerge}, want: project.ErrConflict,
 			log: "inside second first", status: "UU a.txt", branches: "main inside", conflicts: "a.txt",
 		},
@@ -88,7 +92,8 @@ func TestUpdate(t *testing.T) {
 			home: "echo h >a.txt; git commit -qam home", inside: "echo i >a.txt; git commit -qam inside", update: project.UpdateOptions{Mode: project.UpdateRebase}, want: project.ErrConflict,
 			log: "home second first", status: "UU a.txt", branches: "main inside", conflicts: "a.txt",
 		},
-		"OtherBranches": {dry: true,
+		"OtherBranches": {
+			dry:     true,
 			prepare: "git branch behind; git branch both; git branch gone",
 			home:    "for b in behind both; do git checkout -q $b; echo $b >h.txt; git add h.txt; git commit -qm home-$b; done; git branch new; git checkout -q main",
 			inside:  "git checkout -q both; " + commitInside + "git checkout -q main; git branch -q -D gone",

@@ -155,7 +155,7 @@ func (g guest) copyImported(ctx context.Context, where string) error {
 		if err := atoll.Mkdir(ctx, g.sb, path.Dir(to), 0o755); err != nil {
 			return err
 		}
-		exit, err := g.sb.Exec(ctx, atoll.Cmd{Args: []string{"cp", "-p", "--", from, to}, Timeout: guestTimeout})
+		exit, err := g.sb.Exec(ctx, atoll.Cmd{Internal: true, Args: []string{"cp", "-p", "--", from, to}, Timeout: guestTimeout})
 		if err == nil && exit.Code != 0 {
 			err = fmt.Errorf("copy %s in the sandbox: exit status %d: %s", printable(name), exit.Code, printable(string(exit.Stderr)))
 		}

@@ -7,6 +7,11 @@ type List[T any] struct {
 	Items []T `json:"items"`
 }
 
+// Count is a number of objects in a response.
+type Count struct {
+	Count int `json:"count"`
+}
+
 // Page is a part of a list in a response.
 type Page[T any] struct {
 	Items []T    `json:"items"`

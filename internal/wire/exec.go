@@ -13,9 +13,12 @@ type Command struct {
 	Args    []string `json:"args,omitempty"`
 	Shell   string   `json:"shell,omitempty"`
 	Session bool     `json:"session,omitempty"`
-	Dir     string   `json:"dir,omitempty"`
-	Env     []string `json:"env,omitempty"`
-	User    string   `json:"user,omitempty"`
+
+	Internal bool `json:"internal,omitempty"` // a command of atoll itself, which lists leave out
+
+	Dir  string   `json:"dir,omitempty"`
+	Env  []string `json:"env,omitempty"`
+	User string   `json:"user,omitempty"`
 
 	Raw *Raw `json:"raw,omitempty"` // replaces args, shell, dir and env if they are not UTF-8
 
@@ -40,7 +43,7 @@ type Raw struct {
 
 // CommandOf converts a command, without its streams.
 func CommandOf(cmd *atoll.Cmd) *Command {
-	c := &Command{Session: cmd.Session, User: cmd.User, Timeout: cmd.Timeout, MaxOutput: cmd.MaxOutput}
+	c := &Command{Session: cmd.Session, Internal: cmd.Internal, User: cmd.User, Timeout: cmd.Timeout, MaxOutput: cmd.MaxOutput}
 	c.Signals = cmd.Signals != nil
 	if cmd.TTY != nil {
 		c.TTY = &cmd.TTY.Size
@@ -62,7 +65,7 @@ func CommandOf(cmd *atoll.Cmd) *Command {
 // Cmd converts back to an atoll.Cmd, without streams.
 func (c *Command) Cmd() atoll.Cmd {
 	cmd := atoll.Cmd{
-		Args: c.Args, Shell: c.Shell, Session: c.Session, Dir: c.Dir, Env: c.Env, User: c.User,
+		Args: c.Args, Shell: c.Shell, Session: c.Session, Internal: c.Internal, Dir: c.Dir, Env: c.Env, User: c.User,
 		Timeout: c.Timeout, MaxOutput: c.MaxOutput,
 	}
 	if c.TTY != nil {
@@ -151,6 +154,10 @@ type ClientControl struct {
 	Cancel bool        `json:"cancel,omitempty"` // kill the command with all its processes; Exit follows
 	Detach bool        `json:"detach,omitempty"` // close the stream and leave the command running
 }
+
+// OpResumeExec is the operation of an error not_found of the server that says nothing about the sandbox: the command that a
+// client wants to continue is not there any more.
+const OpResumeExec = "resume exec"
 
 // Received is the output of a command that a client has received.
 type Received struct {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"archive/tar"
 	"io/fs"
 	"time"
 )
@@ -12,6 +13,24 @@ type FileInfo struct {
 	Mode     fs.FileMode `json:"mode"` // includes the type bits
 	Modified time.Time   `json:"modified"`
 	Target   string      `json:"target,omitempty"` // target of a symbolic link
+}
+
+// LinkTarget returns the target of a symbolic link as the sandbox's driver reports it; empty: info is
+// no link, or the driver does not report it.
+func LinkTarget(info fs.FileInfo) string {
+	if info.Mode().Type() != fs.ModeSymlink {
+		return ""
+	}
+	switch known := info.Sys().(type) {
+	case *tar.Header:
+		return known.Linkname
+	case interface{ Linkname() string }:
+		return known.Linkname()
+	}
+	if l, ok := info.(interface{ Linkname() string }); ok {
+		return l.Linkname()
+	}
+	return ""
 }
 
 // InfoOf converts an fs.FileInfo. target is the target of a symbolic link.

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/atoll-sandbox/atoll/internal/testing/rapidtest"
 )
 
 // TestPipeCarriesBytes writes and reads in pieces of any size: the bytes come
 // out as they went in, and never more are held than the pipe's size.
 func TestPipeCarriesBytes(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	rapidtest.Check(t, func(rt *rapid.T) {
 		size := rapid.IntRange(1, 100).Draw(rt, "size")
 		taken := 0
 		p := NewPipe(size, func(n int) { taken += n })

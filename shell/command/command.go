@@ -1,5 +1,5 @@
 // Package command holds the commands of a virtual sandbox. Each family of
-// commands is a package: text, file, search, data, archive, git, system and net.
+// commands is a package: text, file, search, data, archive, git, make, yq, system and net.
 // This package joins their tables.
 package command
 
@@ -11,11 +11,13 @@ import (
 	"github.com/atoll-sandbox/atoll/shell/command/data"
 	"github.com/atoll-sandbox/atoll/shell/command/file"
 	"github.com/atoll-sandbox/atoll/shell/command/git"
+	"github.com/atoll-sandbox/atoll/shell/command/make"
 	"github.com/atoll-sandbox/atoll/shell/command/net"
 	"github.com/atoll-sandbox/atoll/shell/command/program"
 	"github.com/atoll-sandbox/atoll/shell/command/search"
 	"github.com/atoll-sandbox/atoll/shell/command/system"
 	"github.com/atoll-sandbox/atoll/shell/command/text"
+	"github.com/atoll-sandbox/atoll/shell/command/yq"
 )
 
 // Command is a command of the shell: its names, its help and its program.
@@ -23,12 +25,12 @@ type Command = program.Command
 
 // All returns every command that needs no network, family by family.
 func All() []Command {
-	return slices.Concat(text.Commands(), file.Commands(), search.Commands(), data.Commands(), archive.Commands(), git.Commands(), system.Commands(All))
+	return slices.Concat(text.Commands(), file.Commands(), search.Commands(), data.Commands(), archive.Commands(), git.Commands(), make.Commands(), yq.Commands(), system.Commands(All))
 }
 
-// Curl returns the HTTP client. It is not among All: a sandbox has it only
+// Network returns the commands that reach hosts. They are not among All: a sandbox has them only
 // where it may reach hosts, through the network that its kernel was given.
-func Curl() Command { return net.Curl() }
+func Network() []Command { return net.Commands() }
 
 // Programs returns the programs of commands by each of their names.
 func Programs(list []Command) map[string]kernel.Program { return program.ByName(list) }

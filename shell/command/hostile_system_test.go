@@ -74,3 +74,19 @@ func TestHostileInputEndsInTime(t *testing.T) {
 		})
 	}
 }
+
+// TestHostileArguments gives programs that run others, or walk trees, arguments that would never end.
+func TestHostileArguments(t *testing.T) {
+	s := commandtest.New(t, "/w")
+	s.WriteFile("a", strings.Repeat("1\n2\n", 20000))
+	s.WriteFile("b", strings.Repeat("2\n1\n", 20000))
+	s.WriteFile("c", strings.Repeat("2\n2\n1\n", 15000))
+	for _, line := range []string{
+		"parallel -a /dev/zero echo", "parallel echo :::: /dev/zero", "parallel -0 -a /dev/zero echo", "parallel --colsep (a*)*b echo :::: a", "parallel echo :::: a :::: a :::: a", "fd (a+)+$", "fd -x yes", "fd -X yes", "diff3 /dev/zero a b", "diff3 a b c", "diff3 -m a b c", "sdiff a b", "sdiff /dev/zero /dev/zero",
+	} {
+		commandtest.RunHostile(t, s, "", commandtest.SplitWords(line)...)
+	}
+	if n := s.Kernel.Memory(); n != 0 {
+		t.Errorf("%d bytes stay charged", n)
+	}
+}

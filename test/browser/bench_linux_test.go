@@ -39,7 +39,7 @@ func BenchmarkAttach(b *testing.B) {
 		}
 	})
 	b.Run("Browser", func(b *testing.B) {
-		web := browser.Start(b)
+		web := sharedBrowser(b)
 		s := newTestServer(b)
 		s.openTerminal("bench")
 		link, _ := s.createLink("bench", readAndRun...)

@@ -28,17 +28,20 @@ var driver []byte
 // a busy machine.
 const Timeout = 60 * time.Second
 
-// Browser is a browser that ends with its test.
+// Browser is a browser. It lasts until Close.
 type Browser struct {
 	in  io.Writer
 	out *bufio.Reader
+
+	dir  string
+	stop func() error // ends the driver and waits for it
 
 	mu   sync.Mutex // held while a command is sent and answered
 	last int        // number of the newest page; guarded by mu
 }
 
-// Start starts a headless browser. Without one the test is skipped, or fails if
-// ATOLL_MUST names "chromium".
+// Start starts a headless browser, which many tests can share: the pages of each are apart. Without one
+// the test is skipped, or fails if ATOLL_MUST names "chromium". The caller closes it.
 func Start(t testing.TB) *Browser {
 	t.Helper()
 	playwright := testenv.Program(t, "chromium", "ATOLL_PLAYWRIGHT")
@@ -50,12 +53,16 @@ func Start(t testing.TB) *Browser {
 	if err != nil {
 		testenv.Skip(t, "chromium", "no chromium (apt-get install chromium): %v", err)
 	}
-	script := filepath.Join(t.TempDir(), "driver.mjs")
+	dir, err := os.MkdirTemp("", "browser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(dir, "driver.mjs")
 	if err := os.WriteFile(script, driver, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(node, script, playwright, chromium) //nolint:noctx // it exits when its standard input is closed
-	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	cmd.Env = append(os.Environ(), "HOME="+dir)
 	stderr := new(tailBuffer)
 	cmd.Stderr = stderr
 	in, err := cmd.StdinPipe()
@@ -69,20 +76,25 @@ func Start(t testing.TB) *Browser {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	b := &Browser{in: in, out: bufio.NewReaderSize(out, 64<<10)}
-	t.Cleanup(func() {
+	b := &Browser{in: in, out: bufio.NewReaderSize(out, 64<<10), dir: dir}
+	b.stop = func() error {
 		_ = in.Close() // the driver then stops the browser and exits
 		kill := time.AfterFunc(Timeout, func() { _ = cmd.Process.Kill() })
 		defer kill.Stop()
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("browser: %v\n%s", err, stderr)
+			return fmt.Errorf("browser: %w\n%s", err, stderr)
 		}
-	})
+		return nil
+	}
 	if _, err := b.sendCommand(command{Do: "start"}); err != nil {
+		_ = b.Close() // the first error says more
 		t.Fatalf("browser: %v\n%s", err, stderr)
 	}
 	return b
 }
+
+// Close ends the browser and waits for its end.
+func (b *Browser) Close() error { return errors.Join(b.stop(), os.RemoveAll(b.dir)) }
 
 // tailBuffer keeps the last 4 KB of its input.
 type tailBuffer struct {

@@ -25,23 +25,26 @@ const hostile = `<img src=x onerror="window.hacked=1">`
 type consoleTest struct {
 	*testing.T
 	s    *testServer
+	b    *browser.Browser
 	p    *browser.Page
 	all  *fleet.Account
 	axe  string // source of axe-core
 	acts int
+
+	secret string // of the console's token
 }
 
 // TestConsole walks through the views of the console and verifies each act through the API.
 func TestConsole(t *testing.T) {
-	b := browser.Start(t)
+	b := sharedBrowser(t)
 	s := newTestServer(t)
-	c := &consoleTest{T: t, s: s, all: s.fleet.Account(fleet.LocalCaller())}
+	c := &consoleTest{T: t, s: s, b: b, all: s.fleet.Account(fleet.LocalCaller())}
 	source, err := os.ReadFile(testenv.Program(t, "axe", "ATOLL_AXE"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	c.axe = string(source)
-	secret := s.createToken(atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeAdmin}}).Secret
+	c.secret = s.createToken(atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeAdmin, atoll.ScopeHost}}).Secret
 	parent := t
 	t.Cleanup(c.removeSandboxes)
 	for _, step := range []struct {
@@ -51,12 +54,26 @@ func TestConsole(t *testing.T) {
 		{"overview", c.testOverview},
 		{"files", c.testFiles},
 		{"network", c.testNetwork},
+		{"processes", c.testProcesses},
 		{"snapshots", c.testSnapshots},
+		{"terminal", c.testTerminal},
+		{"agent", c.testAgent},
+		{"changes", c.testChanges},
+		{"project", c.testProject},
+		{"metrics", c.testMetrics},
+		{"preview", c.testPreview},
+		{"elsewhere", c.testElsewhere},
+		{"admin", c.testAdmin},
+		{"undo", c.testUndo},
+		{"task", c.testTask},
+		{"keyboard", c.testKeyboard},
+		{"attacks", c.testAttacks},
+		{"restart", c.testRestart},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			c.T, s.TB = t, t
 			defer func(outer *testing.T) { c.T, s.TB = outer, outer }(parent)
-			c.p = b.Open(t, "http://"+s.address+"/ui/#token="+secret, browser.Window{Width: 1440, Height: 900})
+			c.p = b.Open(t, "http://"+s.address+"/ui/#token="+c.secret, window1440)
 			defer c.p.Close()
 			c.p.WaitText(".link", "live")
 			step.try()
@@ -81,6 +98,9 @@ func (c *consoleTest) act(what string, done func() bool) {
 	}
 }
 
+// axeWidths has the width at which axe-core checks a theme: it takes longer than all else.
+var axeWidths = map[string]int{"dark": 1440, "light": 360}
+
 // show shows a view and checks it at three widths in two themes.
 func (c *consoleTest) show(name, hash string, ready string) {
 	c.Helper()
@@ -100,7 +120,7 @@ func (c *consoleTest) inspect(name string) {
 				c.Errorf("%s at %d pixels: the page is %d pixels too wide", name, width, over)
 			}
 			c.p.Screenshot(fmt.Sprintf("console-%s-%s-%d", name, theme, width))
-			if width != 768 {
+			if width == axeWidths[theme] {
 				c.checkAccessible(fmt.Sprintf("%s, %s, %d", name, theme, width))
 			}
 		}
@@ -109,10 +129,19 @@ func (c *consoleTest) inspect(name string) {
 	}
 }
 
+// makePicture makes a picture of docs/pictures, as $ATOLL_SCREENSHOTS/doc-NAME.png.
+func (c *consoleTest) makePicture(name string) {
+	c.Helper()
+	c.p.Resize(1000, 560)
+	c.p.Screenshot("doc-" + name)
+	c.p.Resize(1440, 900)
+}
+
+// checkAccessible runs axe-core on everything but the screen of a terminal: programs choose its colors.
 func (c *consoleTest) checkAccessible(where string) {
 	c.Helper()
 	var found []string
-	c.p.Eval(c.axe+`; (async () => (await axe.run(document, { resultTypes: ['violations'] })).violations.flatMap((v) => v.nodes.map((n) => v.id + ': ' + n.html.slice(0, 160) + ' ' + (n.failureSummary ?? '').slice(0, 300))))()`, &found)
+	c.p.Eval(c.axe+`; (async () => (await axe.run({ exclude: ['.xterm-rows'] }, { resultTypes: ['violations'] })).violations.flatMap((v) => v.nodes.map((n) => v.id + ': ' + n.html.slice(0, 160) + ' ' + (n.failureSummary ?? '').slice(0, 300))))()`, &found)
 	for _, f := range found {
 		c.Errorf("%s: %s", where, f)
 	}
@@ -142,23 +171,29 @@ func (c *consoleTest) list() []atoll.Info {
 	return l
 }
 
+// window1440 is the window of most steps.
+var window1440 = browser.Window{Width: 1440, Height: 900}
+
 // removeSandboxes removes the sandboxes that the walk made.
-func (c *consoleTest) removeSandboxes() {
-	all := c.s.fleet.Account(fleet.LocalCaller())
-	list, err := all.List(context.WithoutCancel(c.Context()), fleet.Filter{})
+func (c *consoleTest) removeSandboxes() { removeAll(c, c.s) }
+
+// removeAll removes all sandboxes of a server but its own.
+func removeAll(t testing.TB, s *testServer) {
+	all := s.fleet.Account(fleet.LocalCaller())
+	list, err := all.List(context.WithoutCancel(t.Context()), fleet.Filter{})
 	if err != nil {
-		c.Error(err)
+		t.Error(err)
 	}
 	for _, i := range list {
-		if i.ID == c.s.sandboxID {
+		if i.ID == s.sandboxID {
 			continue
 		}
-		sb, err := all.Open(context.WithoutCancel(c.Context()), i.ID)
+		sb, err := all.Open(context.WithoutCancel(t.Context()), i.ID)
 		if err == nil {
-			err = sb.Destroy(context.WithoutCancel(c.Context()))
+			err = sb.Destroy(context.WithoutCancel(t.Context()))
 		}
 		if err != nil {
-			c.Error(err)
+			t.Error(err)
 		}
 	}
 }
@@ -182,10 +217,15 @@ func (c *consoleTest) testOverview() {
 	c.p.Click(`text="Create" >> nth=0`)
 	c.p.Fill(`.create input[name=name]`, "made")
 	c.p.Select(`.create label:has-text("Network") select`, "nat")
-	c.p.WaitText(".command", "atoll create --name made --network nat")
+	c.p.Select(`.create label:has-text("Lifetime") select`, "persistent")
+	c.p.Fill(`.create label:has-text("Memory") input`, "512")
+	c.p.WaitText(".command", "atoll create --name made --memory 512m --network nat --policy persistent")
 	c.inspect("create")
 	c.p.Click(`text="Create the sandbox"`)
 	c.act("create", c.isState("made", atoll.Running))
+	if cfg := c.find("made").Config; cfg.Limits.Memory != 512<<20 || cfg.Lifecycle.Policy != atoll.PolicyPersistent {
+		c.Errorf("it was created with %+v, %+v", cfg.Limits, cfg.Lifecycle)
+	}
 	c.p.WaitText("table", "made")
 	for _, a := range []struct {
 		act  string
@@ -259,6 +299,7 @@ func (c *consoleTest) testFiles() {
 	c.inspect("files")
 	c.p.Click(`button.name:has-text("page.html")`)
 	c.p.Wait(`document.querySelector('.editor textarea')?.value === '<script>window.hacked=1</script>'`)
+	c.testSearch()
 	c.p.Fill(`.editor textarea`, "changed <b>text</b>\n")
 	c.inspect("editor")
 	c.p.Click(`.editor >> text="Save"`)
@@ -288,6 +329,33 @@ func (c *consoleTest) testNetwork() {
 	c.act("deny", func() bool { return slices.Contains(rules().Deny, "bad.example.com") })
 	c.p.Click(`[aria-label="Remove the rule example.com:443"]`)
 	c.act("remove a rule", func() bool { return !slices.Contains(rules().Allow, "example.com:443") })
+	c.testDenied(rules)
+}
+
+// testDenied allows hosts that the sandbox could not reach, for ten minutes and always.
+func (c *consoleTest) testDenied(rules func() atoll.Network) {
+	c.Helper()
+	c.output(`for port in 81 82; do node -e "require('net').connect($port, '10.9.9.9').on('error', () => {})"; done`)
+	c.p.Eval(`(location.hash = '#/', null)`, nil)
+	for _, host := range []string{"10.9.9.9:81", "10.9.9.9:82"} {
+		c.p.WaitText(`[data-id="`+c.find("made").ID+`"]`, host)
+	}
+	c.inspect("denied")
+	c.makePicture("sandboxes")
+	c.p.Click(`[aria-label="Allow once: 10.9.9.9:81"]`)
+	c.act("allow once", func() bool {
+		left := time.Until(rules().Until["10.9.9.9:81"])
+		return slices.Contains(rules().Allow, "10.9.9.9:81") && left > 0 && left <= 10*time.Minute
+	})
+	c.p.Click(`[aria-label="Allow always: 10.9.9.9:82"]`)
+	c.act("allow always", func() bool { return slices.Contains(rules().Allow, "10.9.9.9:82") })
+	if end, ok := rules().Until["10.9.9.9:82"]; ok {
+		c.Errorf("it is allowed until %s", end)
+	}
+	c.p.Wait(`!document.querySelector('.chip.denied')`)
+	c.goTo("network")
+	c.p.WaitText(".rules", "until")
+	c.inspect("network-rules")
 }
 
 func (c *consoleTest) testSnapshots() {
@@ -312,6 +380,16 @@ func (c *consoleTest) testSnapshots() {
 	before := len(c.list())
 	c.p.Click(`text="fork"`)
 	c.act("fork", func() bool { return len(c.list()) == before+1 })
+	c.p.Click(`tr:has-text("before") >> .danger`)
+	c.p.Click(`dialog .yes`)
+	c.act("remove a snapshot", func() bool {
+		sb, err := c.all.Open(c.Context(), "made")
+		if err != nil {
+			c.Fatal(err)
+		}
+		l, err := atoll.Snapshots(c.Context(), sb)
+		return err == nil && len(l) == 0
+	})
 	c.show("events", at+"events", `document.body.innerText.includes('sandbox.restored')`)
 }
 

@@ -9,7 +9,7 @@ let browser
 
 const commands = {
   async start() {
-    browser = await engine.launch({ executablePath: chromium, headless: true, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu'] })
+    browser = await engine.launch({ executablePath: chromium, headless: true, args: ['--no-sandbox', '--disable-dev-shm-usage', '--disable-gpu', '--host-resolver-rules=MAP *.evil.test 127.0.0.1'] })
   },
   async open(c) {
     const context = await browser.newContext({

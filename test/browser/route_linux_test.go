@@ -25,10 +25,7 @@ import (
 // servePreviews serves the preview names of a server's sandboxes, and returns the port.
 func (s *testServer) servePreviews() string {
 	s.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.Fatal(err)
-	}
+	l := s.previews
 	desk := &preview.Registry{Fleet: s.fleet}
 	p := &proxy.Proxy{Finder: desk.Finder()}
 	ctx, end := context.WithCancel(context.Background())
@@ -63,7 +60,7 @@ func packDir(t *testing.T, dir string) *bytes.Buffer {
 // and a development server that updates its page without reloading it.
 func TestRoutes(t *testing.T) {
 	vite := testenv.Program(t, "chromium", "ATOLL_VITE")
-	b := browser.Start(t)
+	b := sharedBrowser(t)
 	s := newTestServer(t)
 	port := s.servePreviews()
 	page := b.Open(t, "http://web.localhost:"+port+"/", browser.Window{})

@@ -18,24 +18,56 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/driver/namespace"
+	"github.com/atoll-sandbox/atoll/internal/agents/turn"
 	"github.com/atoll-sandbox/atoll/internal/api"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/preview"
 	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 	"github.com/atoll-sandbox/atoll/test/browser"
 )
 
-func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "chromium and namespace", helpertest.Main)) }
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Main(m, "chromium and namespace", func(m *testing.M) int {
+		code := helpertest.Main(m)
+		if shared == nil {
+			return code
+		}
+		if err := shared.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}))
+}
+
+// shared is the browser of all tests; nil: none has needed one.
+var shared *browser.Browser
+
+// sharedBrowser returns the browser of all tests, which run one after the other.
+func sharedBrowser(t testing.TB) *browser.Browser {
+	t.Helper()
+	if shared == nil {
+		shared = browser.Start(t)
+	}
+	return shared
+}
+
+// hostID is the id of the server's home.
+const hostID = "home-of-the-test"
 
 // testServer is a server of sandboxes that run real programs, with one sandbox.
 type testServer struct {
 	testing.TB
-	home    string
-	address string
-	driver  *namespace.Driver
-	fleet   *fleet.Fleet
-	server  *api.Server
-	served  chan error
+	home     string
+	address  string
+	driver   *namespace.Driver
+	fleet    *fleet.Fleet
+	server   *api.Server
+	served   chan error
+	previews net.Listener   // of the proxy of ports
+	turns    *turn.Registry // nil: no agent was asked for
+	endRun   func()         // ends Fleet.Run
 
 	sandboxID string // the sandbox
 	token     string // of the owner
@@ -53,6 +85,11 @@ func newTestServer(t testing.TB) *testServer {
 	if _, err := s.driver.Probe(t.Context()); err != nil {
 		testenv.Skip(t, "namespace", "%v", err)
 	}
+	var err error
+	if s.previews, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.previews.Close() }) // unless a proxy has closed it
 	s.startServer()
 	t.Cleanup(s.stopServer)
 	all := s.fleet.Account(fleet.LocalCaller())
@@ -77,7 +114,7 @@ func newTestServer(t testing.TB) *testServer {
 // startServer starts the server, on the same address as before.
 func (s *testServer) startServer() {
 	s.Helper()
-	f, err := fleet.Open(s.Context(), fleet.Options{Home: s.home, Drivers: []atoll.Driver{s.driver}})
+	f, err := fleet.Open(s.Context(), fleet.Options{Home: s.home, Drivers: []atoll.Driver{s.driver}, UsageInterval: time.Second})
 	if err == nil {
 		err = f.Reconcile(s.Context())
 	}
@@ -93,7 +130,18 @@ func (s *testServer) startServer() {
 		s.Fatal(err)
 	}
 	s.address = l.Addr().String()
-	s.fleet, s.server, s.served = f, api.New(api.Options{Fleet: f}), make(chan error, 1)
+	s.fleet, s.turns, s.served = f, nil, make(chan error, 1)
+	routes := &preview.Registry{Fleet: f, Address: preview.Address{Scheme: "http", Port: s.previews.Addr().(*net.TCPAddr).Port}}
+	s.server = api.New(api.Options{Fleet: f, Agents: s.newAgents, HostID: hostID, Routes: routes})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
+	run := make(chan error, 1)
+	go func() { run <- f.Run(ctx) }()
+	s.endRun = func() {
+		cancel()
+		if err := <-run; err != nil {
+			s.Error(err)
+		}
+	}
 	go func(srv *api.Server, served chan error) { served <- srv.Serve(l) }(s.server, s.served)
 }
 
@@ -101,10 +149,16 @@ func (s *testServer) startServer() {
 func (s *testServer) stopServer() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
+	if s.turns != nil {
+		if err := s.turns.Close(ctx); err != nil {
+			s.Error(err)
+		}
+	}
 	_ = s.server.Shutdown(ctx) // closes the pages' connections
 	if err := <-s.served; err != nil {
 		s.Error(err)
 	}
+	s.endRun()
 	if err := s.fleet.Close(context.Background()); err != nil {
 		s.Error(err)
 	}

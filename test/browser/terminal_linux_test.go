@@ -16,7 +16,7 @@ var readAndRun = []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}
 // TestTerminals uses the terminal page in a browser. The cases share a browser and a
 // sandbox; each has its own terminals.
 func TestTerminals(t *testing.T) {
-	b := browser.Start(t)
+	b := sharedBrowser(t)
 	s := newTestServer(t)
 	for _, c := range []struct {
 		law string

@@ -49,6 +49,7 @@ type agentCase struct {
 	aux      string // answer to its side requests; empty: a title
 	file     string // .atoll.yaml
 	write    modeltest.Use
+	onBranch bool              // it is also started on the terminal of a branch
 	settings map[string]string // files of the repository that it asks about without a sandbox
 }
 
@@ -68,7 +69,7 @@ const commits = "printf 'written by an agent\\n' >agent.txt && git add agent.txt
 
 func TestUpClaude(t *testing.T) {
 	testUpAgent(t, agentCase{
-		name: "claude", variable: "ANTHROPIC_API_KEY", host: "api.anthropic.com", header: "X-Api-Key", ready: "bypass permissions on",
+		onBranch: true, name: "claude", variable: "ANTHROPIC_API_KEY", host: "api.anthropic.com", header: "X-Api-Key", ready: "bypass permissions on",
 		settings: map[string]string{
 			".mcp.json":             `{"mcpServers":{"own":{"command":"true"}}}`,
 			".claude/settings.json": `{"hooks":{"SessionStart":[{"hooks":[{"type":"command","command":"true"}]}]}}`,
@@ -85,8 +86,8 @@ func TestUpCodex(t *testing.T) {
 			".codex/config.toml": "[mcp_servers.own]\ncommand = \"true\"\n",
 			".codex/hooks.json":  `{"hooks":{"SessionStart":[{"hooks":[{"type":"command","command":"true"}]}]}}`,
 		},
-		aside: "single-line task title",
-		name:  "codex", variable: "OPENAI_API_KEY", host: "api.openai.com", header: "Authorization", ready: "permissions: YOLO mode",
+		aside: "single-line task title", onBranch: true,
+		name: "codex", variable: "OPENAI_API_KEY", host: "api.openai.com", header: "Authorization", ready: "permissions: YOLO mode",
 		write: newToolUse("exec_command", map[string]any{"cmd": commits}),
 	})
 }
@@ -174,6 +175,16 @@ func testUpAgent(t *testing.T, r agentCase) {
 	w.checkNoKey("web")
 	w.runAtoll(0, "web", "sync")
 	checkEqual(t, "what came home", w.readFile("web/agent.txt"), "written by an agent")
+
+	if !r.onBranch {
+		return
+	}
+	// On a branch of its own it asks no question either.
+	w.runAtoll(0, "web", "up", r.name, "--branch", "side", "--no-attach")
+	w.waitFor("it waits for a task on its branch", func() bool {
+		screen = w.runAtoll(0, "/", "terminal", "read", "web", "web-side").stdout
+		return strings.Contains(screen, r.ready)
+	})
 }
 
 // again is the interval at which testUpAgent types the task or presses Enter again

@@ -143,7 +143,9 @@ func (w *fixture) repositoryState(dir string) string {
 		w.t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"ls-files", "--stage"}, {"symbolic-ref", "-q", "HEAD"}, {"stash", "list", "--format=%H"},
+		{"ls-files", "--stage"},
+		{"symbolic-ref", "-q", "HEAD"},
+		{"stash", "list", "--format=%H"},
 		{"for-each-ref", "--format=%(refname) %(objectname)", "refs/heads", "refs/tags", "refs/stash"},
 	} {
 		r := w.runProgram(dir, append([]string{"git"}, args...)...) // symbolic-ref fails for a detached HEAD

@@ -125,12 +125,26 @@ func TestContentRunsNothingOnHost(t *testing.T) {
 	w := newNamespaceFixture(t)
 	w.createRepository("r")
 	for _, setting := range [][2]string{
-		{"core.hooksPath", ".husky"}, {"core.fsmonitor", "./monitor"}, {"filter.x.smudge", "./run-me smudge; cat"}, {"filter.x.clean", "./run-me clean; cat"},
-		{"diff.x.textconv", "./run-me textconv; cat"}, {"diff.x.command", "./run-me diff"}, {"merge.x.driver", "./run-me merge"},
-		{"log.showSignature", "true"}, {"gpg.program", "./run-me"}, {"core.pager", "./run-me pager"}, {"core.editor", "./run-me editor"},
-		{"core.askPass", "./run-me askpass"}, {"core.sshCommand", "./run-me ssh"}, {"sequence.editor", "./run-me"},
-		{"submodule.recurse", "true"}, {"fetch.recurseSubmodules", "true"}, {"protocol.ext.allow", "always"},
-		{"alias.merge-tree", "!./run-me alias"}, {"uploadpack.packObjectsHook", "./run-me hook"}, {"gc.auto", "1"},
+		{"core.hooksPath", ".husky"},
+		{"core.fsmonitor", "./monitor"},
+		{"filter.x.smudge", "./run-me smudge; cat"},
+		{"filter.x.clean", "./run-me clean; cat"},
+		{"diff.x.textconv", "./run-me textconv; cat"},
+		{"diff.x.command", "./run-me diff"},
+		{"merge.x.driver", "./run-me merge"},
+		{"log.showSignature", "true"},
+		{"gpg.program", "./run-me"},
+		{"core.pager", "./run-me pager"},
+		{"core.editor", "./run-me editor"},
+		{"core.askPass", "./run-me askpass"},
+		{"core.sshCommand", "./run-me ssh"},
+		{"sequence.editor", "./run-me"},
+		{"submodule.recurse", "true"},
+		{"fetch.recurseSubmodules", "true"},
+		{"protocol.ext.allow", "always"},
+		{"alias.merge-tree", "!./run-me alias"},
+		{"uploadpack.packObjectsHook", "./run-me hook"},
+		{"gc.auto", "1"},
 	} {
 		w.runGit("r", "config", setting[0], setting[1])
 	}

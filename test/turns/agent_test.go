@@ -278,7 +278,8 @@ func TestClientToolsOfAgent(t *testing.T) {
 		t.Fatalf("%d %s", resp.StatusCode, text)
 	}
 	body["messages"] = []jsonObject{
-		userMessage("tool"), {"role": "assistant", "content": []jsonObject{{"type": "tool_use", "id": m.Content[0].ID, "name": "weather", "input": jsonObject{"city": "Rome"}}}},
+		userMessage("tool"),
+		{"role": "assistant", "content": []jsonObject{{"type": "tool_use", "id": m.Content[0].ID, "name": "weather", "input": jsonObject{"city": "Rome"}}}},
 		{"role": "user", "content": []jsonObject{{"type": "tool_result", "tool_use_id": m.Content[0].ID, "content": "sunny"}}},
 	}
 	turnID := resp.Header.Get("X-Atoll-Turn")

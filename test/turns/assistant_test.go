@@ -171,7 +171,8 @@ func TestToolsOfHostAndClient(t *testing.T) {
 	}
 	id := c.Choices[0].Message.Calls[0].ID
 	ask["messages"] = []jsonObject{
-		userMessage("go"), {"role": "assistant", "content": "Let me ask.", "tool_calls": []jsonObject{{"id": id, "type": "function", "function": jsonObject{"name": "weather", "arguments": `{"city":"Rome"}`}}}},
+		userMessage("go"),
+		{"role": "assistant", "content": "Let me ask.", "tool_calls": []jsonObject{{"id": id, "type": "function", "function": jsonObject{"name": "weather", "arguments": `{"city":"Rome"}`}}}},
 		{"role": "tool", "tool_call_id": id, "content": "sunny"},
 	}
 	turnID := resp.Header.Get("X-Atoll-Turn")
@@ -358,9 +359,13 @@ func TestModels(t *testing.T) {
 		return resp.Status + " " + string(b)
 	}
 	for _, c := range []struct{ path, header, want string }{
-		{"/v1/models", "X: y", `"object":"list"`}, {"/openai/v1/models", "X: y", `"object":"model"`}, {"/v1/models/team.greeter", "X: y", `"id":"team.greeter"`},
-		{"/v1/models", "Anthropic-Version: 2023-06-01", `"display_name":"Greeter"`}, {"/anthropic/v1/models", "X: y", `"has_more":false`},
-		{"/v1/models/none", "X: y", "404"}, {"/anthropic/v1/models/none", "X: y", `"not_found_error"`},
+		{"/v1/models", "X: y", `"object":"list"`},
+		{"/openai/v1/models", "X: y", `"object":"model"`},
+		{"/v1/models/team.greeter", "X: y", `"id":"team.greeter"`},
+		{"/v1/models", "Anthropic-Version: 2023-06-01", `"display_name":"Greeter"`},
+		{"/anthropic/v1/models", "X: y", `"has_more":false`},
+		{"/v1/models/none", "X: y", "404"},
+		{"/anthropic/v1/models/none", "X: y", `"not_found_error"`},
 	} {
 		if got := get(c.path, c.header); !strings.Contains(got, c.want) {
 			t.Errorf("%s %s: %s", c.path, c.header, got)

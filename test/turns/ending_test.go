@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -36,6 +37,9 @@ type endingAgent struct {
 	shell func(command string) modeltest.Use
 	aux   string // answer to requests without tools
 
+	many map[string]any // arguments with which one process accepts many prompts
+
+	warm  []string // like short, of the endings of a process that has had a turn
 	short []string // names of the endings that are run unless $ATOLL_ENDINGS is "all"
 }
 
@@ -51,10 +55,10 @@ func endingAgents() []endingAgent {
 		}
 	}
 	return []endingAgent{
-		{name: "claude", api: "anthropic", shell: shell("Bash", "command"), aux: "a title", short: []string{"deadline", "Ctrl-C", "server SIGKILL", "429"}},
-		{name: "codex", api: "responses", base: "/v1", shell: shell("exec_command", "cmd"), aux: "a title", short: []string{"client gone", "CLI SIGKILL"}},
-		{name: "gemini", api: "gemini", shell: shell("run_shell_command", "command"), aux: `{"complexity_reasoning":"none","complexity_score":90}`, short: []string{"deadline"}},
-		{name: "opencode", api: "openai", base: "/v1", shell: shell("bash", "command"), aux: "a title", short: []string{"deadline"}},
+		{name: "claude", api: "anthropic", shell: shell("Bash", "command"), aux: "a title", short: []string{"deadline", "Ctrl-C", "server SIGKILL", "429"}, warm: []string{"server SIGKILL", "429"}},
+		{name: "codex", api: "responses", base: "/v1", many: map[string]any{"server": true}, shell: shell("exec_command", "cmd"), aux: "a title", short: []string{"client gone", "CLI SIGKILL"}},
+		{name: "gemini", api: "gemini", many: map[string]any{"acp": true}, shell: shell("run_shell_command", "command"), aux: `{"complexity_reasoning":"none","complexity_score":90}`, short: []string{"deadline"}},
+		{name: "opencode", api: "openai", base: "/v1", many: map[string]any{"acp": true}, shell: shell("bash", "command"), aux: "a title", short: []string{"deadline"}},
 	}
 }
 
@@ -70,6 +74,8 @@ type endingFixture struct {
 	addr   string
 	client *client.Client
 	token  string
+	warm   bool   // agents wait for the next turn of their chats
+	first  string // the turn of prelude
 }
 
 // syncBuffer is a buffer for concurrent use.
@@ -90,7 +96,7 @@ func (l *syncBuffer) String() string {
 	return l.b.String()
 }
 
-func newEndingFixture(t *testing.T, a endingAgent) *endingFixture {
+func newEndingFixture(t *testing.T, a endingAgent, warm bool) *endingFixture {
 	t.Helper()
 	programs := testenv.Program(t, a.name, "ATOLL_AGENTS")
 	dir, err := os.MkdirTemp(cmp.Or(os.Getenv("ATOLL_TEST_DIR"), "/var/tmp"), "atoll-endings-")
@@ -98,7 +104,11 @@ func newEndingFixture(t *testing.T, a endingAgent) *endingFixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // what is left in it is not the test's subject
-	f := &endingFixture{T: t, agent: a, dir: dir, model: modeltest.New(t, modeltest.Script{})}
+	f := &endingFixture{T: t, agent: a, dir: dir, model: modeltest.New(t, modeltest.Script{}), warm: warm}
+	idle := "0s"
+	if warm {
+		idle = "1h"
+	}
 	home, app := filepath.Join(dir, "home"), filepath.Join(dir, "app")
 	for _, d := range []string{home, filepath.Join(app, "connectors"), filepath.Join(app, "assistants", "coder")} {
 		f.must(os.MkdirAll(d, 0o755))
@@ -106,9 +116,11 @@ func newEndingFixture(t *testing.T, a endingAgent) *endingFixture {
 	f.placePrograms(programs, filepath.Join(home, "agents"))
 	connector := fmt.Sprintf(`{"type":%q,"options":{"host":%q,"key":"real-key","model":"scripted-1","models":["*"]}}`, a.api, f.model.URL+a.base)
 	f.must(os.WriteFile(filepath.Join(app, "connectors", "scripted.conn.yao"), []byte(connector), 0o600))
-	assistant := fmt.Sprintf(`{"name":"Coder","connector":"scripted","sandbox":{"command":%q,"driver":"namespace"}}`, a.name)
+	arguments, err := json.Marshal(f.arguments())
+	f.must(err)
+	assistant := fmt.Sprintf(`{"name":"Coder","connector":"scripted","sandbox":{"command":%q,"driver":"namespace","arguments":%s}}`, a.name, arguments)
 	f.must(os.WriteFile(filepath.Join(app, "assistants", "coder", "package.yao"), []byte(assistant), 0o600))
-	f.env = append(os.Environ(), "ATOLL_HOME="+home, "ATOLL_APP="+app, "ATOLL_CONFIG="+filepath.Join(dir, "none.yaml"), "ATOLL_DRIVER=namespace")
+	f.env = append(os.Environ(), "ATOLL_HOME="+home, "ATOLL_APP="+app, "ATOLL_CONFIG="+filepath.Join(dir, "none.yaml"), "ATOLL_DRIVER=namespace", "ATOLL_AGENTS_IDLE="+idle)
 	f.startServer()
 	t.Cleanup(f.stopServer)
 	return f
@@ -198,7 +210,34 @@ const secretWord = "xylophone-4711"
 
 // request returns the first request of a chat.
 func (f *endingFixture) request(chat string, timeout time.Duration) agent.Request {
-	return agent.Request{Agent: f.agent.name, Connector: "scripted", Chat: chat, Timeout: timeout, Turn: agent.Turn{Prompt: agent.Text("The word is " + secretWord + ". Run the command.")}}
+	return agent.Request{Agent: f.agent.name, Connector: "scripted", Chat: chat, Timeout: timeout, Turn: agent.Turn{
+		Prompt: agent.Text("The word is " + secretWord + ". Run the command."), Arguments: f.arguments(),
+	}}
+}
+
+// arguments are the agent's arguments.
+func (f *endingFixture) arguments() map[string]any {
+	if f.warm && f.agent.many != nil {
+		return f.agent.many
+	}
+	return map[string]any{}
+}
+
+// prelude runs a turn of a chat after which the agent's process waits for the next one. It returns its sandbox.
+func (f *endingFixture) prelude(e ending, chat string) string {
+	f.Helper()
+	f.model.Play(modeltest.Script{Aux: f.agent.aux, Turns: []modeltest.Turn{{Text: "Hello."}}})
+	q := f.request(chat, otherLimit)
+	q.Prompt = agent.Text("Say hello.")
+	if e.assistant {
+		q.Agent, q.Connector, q.Arguments, q.Assistant = "", "", nil, "coder"
+	}
+	rec := f.waitForEnd(f.start(q).ID)
+	if rec.Result.Outcome != agent.OK {
+		f.Fatalf("the first turn: %+v", rec.Result)
+	}
+	f.first = rec.ID
+	return rec.Sandbox
 }
 
 // start starts a turn.
@@ -215,7 +254,7 @@ func (f *endingFixture) waitForTool(chat string) string {
 	id := ""
 	f.waitFor("the turn", func() bool {
 		all, err := f.client.Turns(f.Context(), client.TurnFilter{Chat: chat})
-		if err == nil && len(all) > 0 {
+		if err == nil && len(all) > 0 && all[len(all)-1].ID != f.first {
 			id = all[len(all)-1].ID
 		}
 		return id != ""
@@ -252,7 +291,9 @@ type ending struct {
 	script func(a endingAgent) []modeltest.Turn
 	run    func(f *endingFixture, chat string) agent.Record
 	// outcomes are the outcomes and codes that the turn may have.
-	outcomes []string
+	outcomes  []string
+	assistant bool // the turn is one of the assistant
+	other     bool // the turn has other settings than those of request
 	// broken means that requests have no whole answer: at least what the model's server counted is counted.
 	broken bool
 }
@@ -288,8 +329,8 @@ func runLimited(d time.Duration) func(f *endingFixture, chat string) agent.Recor
 func endings() []ending {
 	return []ending{
 		{name: "deadline", outcomes: []string{"timeout, timeout"}, script: runs(forEver), run: runLimited(limit)},
-		{name: "Ctrl-C", outcomes: []string{"aborted, aborted"}, script: runs(forEver), run: runInterrupted, broken: true},
-		{name: "client gone", outcomes: []string{"aborted, aborted"}, script: runs(forEver), run: runAbandoned},
+		{name: "Ctrl-C", outcomes: []string{"aborted, aborted"}, script: runs(forEver), run: runInterrupted, broken: true, other: true},
+		{name: "client gone", outcomes: []string{"aborted, aborted"}, script: runs(forEver), run: runAbandoned, assistant: true},
 		{name: "server SIGKILL", outcomes: []string{"ok"}, script: runs("touch begun; for i in 1 2 3 4 5; do sleep 1; done; echo done"), run: runServerKilled},
 		{name: "CLI SIGKILL", outcomes: []string{"crashed"}, script: runs(forEver), run: runAgentKilled},
 		{name: "model hang", outcomes: []string{"timeout, timeout"}, script: func(endingAgent) []modeltest.Turn {
@@ -365,8 +406,9 @@ func runAgentKilled(f *endingFixture, chat string) agent.Record {
 	f.must(err)
 	const kill = `for p in /proc/[0-9]*; do if { readlink $p/exe; tr '\0' ' ' <$p/cmdline; } 2>/dev/null | grep -q "atoll/agent[s]"; then kill -9 ${p#/proc/} && echo killed; fi; done; true`
 	var out bytes.Buffer
-	_, err = sb.Exec(f.Context(), atoll.Cmd{Shell: kill, Stdout: &out})
-	f.must(err)
+	if _, err = sb.Exec(f.Context(), atoll.Cmd{Shell: kill, Stdout: &out}); !errors.Is(err, atoll.ErrNotFound) { // the sandbox may be removed first
+		f.must(err)
+	}
 	if out.Len() == 0 {
 		f.Error("no process of the agent was found")
 	}
@@ -399,10 +441,18 @@ func (f *endingFixture) check(e ending, chat string, rec agent.Record, counted m
 	}
 	boxes, err := f.client.Sandboxes(f.Context(), client.Filter{})
 	f.must(err)
-	if len(boxes) > 0 {
+	if len(boxes) > 0 && !f.warm {
 		f.Errorf("sandboxes are left: %+v", boxes)
 	}
 	f.checkMemory(chat, rec)
+	if f.warm { // an idle agent gives its workspace back
+		f.must(f.client.RemoveWorkspace(f.Context(), rec.Workspace))
+		boxes, err := f.client.Sandboxes(f.Context(), client.Filter{})
+		f.must(err)
+		if len(boxes) > 0 {
+			f.Errorf("sandboxes are left: %+v", boxes)
+		}
+	}
 	return fmt.Sprintf("%s; %d+%d tokens", cell, u.Input, u.Output)
 }
 
@@ -412,7 +462,7 @@ func (f *endingFixture) checkMemory(chat string, rec agent.Record) {
 	f.model.Play(modeltest.Script{Aux: f.agent.aux, Turns: []modeltest.Turn{{Text: "I know it."}}})
 	q := f.request(chat, otherLimit)
 	if rec.Assistant != "" {
-		q.Agent, q.Connector, q.Assistant = "", "", rec.Assistant
+		q.Agent, q.Connector, q.Arguments, q.Assistant = "", "", nil, rec.Assistant
 	}
 	q.Prompt = agent.Text("Which word was it?")
 	next := f.waitForEnd(f.start(q).ID)
@@ -432,15 +482,28 @@ func (f *endingFixture) checkMemory(chat string, rec agent.Record) {
 // the usage is what the model's server has counted, that nothing is left running, and that the next turn of the
 // chat remembers. It logs a table of what it finds.
 func TestEndings(t *testing.T) {
+	testEndings(t, false, func(a endingAgent) []string { return a.short })
+}
+
+// TestWarmEndings is TestEndings for the second turn of chats whose agents wait for it.
+func TestWarmEndings(t *testing.T) {
+	testEndings(t, true, func(a endingAgent) []string { return a.warm })
+}
+
+func testEndings(t *testing.T, warm bool, short func(endingAgent) []string) {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("real agents: left out by -short")
 	}
 	table := map[string]map[string]string{}
 	for _, a := range endingAgents() {
+		if os.Getenv("ATOLL_ENDINGS") != "all" && len(short(a)) == 0 {
+			continue
+		}
 		t.Run(a.name, func(t *testing.T) {
-			f := newEndingFixture(t, a)
+			f := newEndingFixture(t, a, warm)
 			for i, e := range endings() {
-				if os.Getenv("ATOLL_ENDINGS") != "all" && !slices.Contains(a.short, e.name) {
+				if os.Getenv("ATOLL_ENDINGS") != "all" && !slices.Contains(short(a), e.name) {
 					continue
 				}
 				t.Run(strings.ReplaceAll(e.name, " ", ""), func(t *testing.T) {
@@ -448,12 +511,7 @@ func TestEndings(t *testing.T) {
 					f.T = t
 					defer func() { f.T = was }()
 					chat := fmt.Sprintf("%s-%d", a.name, i)
-					f.model.Play(modeltest.Script{Aux: a.aux, Turns: e.script(a)})
-					before := f.model.Usage()
-					rec := e.run(f, chat)
-					after := f.model.Usage()
-					after.Input, after.Output = after.Input-before.Input, after.Output-before.Output
-					cell := f.check(e, chat, rec, after)
+					cell, rec := f.runEnding(e, chat)
 					t.Logf("%s: %s (%v) %s", e.name, cell, rec.Result.Duration.Round(time.Millisecond), rec.Result.Message)
 					if table[e.name] == nil {
 						table[e.name] = map[string]string{}
@@ -464,6 +522,25 @@ func TestEndings(t *testing.T) {
 		})
 	}
 	t.Log("\n" + formatEndings(table))
+}
+
+// runEnding ends a turn of a chat and returns its cell of the table.
+func (f *endingFixture) runEnding(e ending, chat string) (string, agent.Record) {
+	f.Helper()
+	sandbox := ""
+	if f.warm {
+		sandbox = f.prelude(e, chat)
+	}
+	f.model.Play(modeltest.Script{Aux: f.agent.aux, Turns: e.script(f.agent)})
+	before := f.model.Usage()
+	rec := e.run(f, chat)
+	after := f.model.Usage()
+	after.Input, after.Output = after.Input-before.Input, after.Output-before.Output
+	cell := f.check(e, chat, rec, after)
+	if f.warm && !e.other && rec.Sandbox != sandbox {
+		f.Errorf("the turn does not go on in the sandbox of the first one")
+	}
+	return cell, rec
 }
 
 // formatEndings returns the table in Markdown.

@@ -35,9 +35,9 @@ func TestAssistantDirectory(t *testing.T) {
 		s.must(os.MkdirAll(filepath.Dir(at), 0o755))
 		s.must(os.WriteFile(at, []byte(text), 0o600))
 	}
-	all, err := assistant.Load(dir, assistant.LoadOptions{Connectors: s.app.Connectors})
+	all, err := assistant.Load(dir, assistant.LoadOptions{Connectors: s.app.Connectors}, nil)
 	s.must(err)
-	s.app.Assistants = all
+	s.app.Assistants = all.Assistants
 	rec, err := s.client.StartTurn(t.Context(), agent.Request{Assistant: "coder", Turn: agent.Turn{Prompt: agent.Text("hello")}})
 	s.must(err)
 	s.waitForEvent(rec.ID, agent.TextDelta)

@@ -55,13 +55,17 @@ type serverOptions struct {
 	script   modeltest.Script
 	registry turn.Options
 	timeout  time.Duration
+	idle     time.Duration // of agents between turns
+	home     string        // of another server, whose fleet and directories are shared; empty: its own
+	fleet    *fleet.Fleet  // of that server
+	quota    atoll.Quota
 	scopes   []atoll.Scope
 	driver   atoll.Driver // nil: namespaces
 }
 
 func newTestServer(t *testing.T, o serverOptions) *testServer {
 	t.Helper()
-	if o.driver == nil {
+	if o.driver == nil && o.fleet == nil {
 		d := &namespace.Driver{Dir: filepath.Join(t.TempDir(), "namespace")}
 		if _, err := d.Probe(t.Context()); err != nil {
 			testenv.Skip(t, "namespace", "no namespace sandboxes here: %v", err)
@@ -73,20 +77,25 @@ func newTestServer(t *testing.T, o serverOptions) *testServer {
 		})
 		o.driver = d
 	}
-	s := &testServer{T: t, home: t.TempDir()}
+	s := &testServer{T: t, home: o.home, fleet: o.fleet}
+	if o.home == "" {
+		s.home = t.TempDir()
+	}
 	s.model = modeltest.New(t, o.script)
 	var err error
 	log := slog.New(slog.NewTextHandler(testLog{t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	if !testing.Verbose() {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s.fleet, err = fleet.Open(t.Context(), fleet.Options{Home: s.home, Drivers: []atoll.Driver{o.driver}, Log: log})
-	s.must(err)
-	t.Cleanup(func() {
-		if err := s.fleet.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	if s.fleet == nil {
+		s.fleet, err = fleet.Open(t.Context(), fleet.Options{Home: s.home, Drivers: []atoll.Driver{o.driver}, Log: log, Quota: o.quota})
+		s.must(err)
+		t.Cleanup(func() {
+			if err := s.fleet.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 	if o.agents == nil {
 		o.agents = map[string]agent.Agent{"command": command.Agent{}}
 	}
@@ -94,7 +103,7 @@ func newTestServer(t *testing.T, o serverOptions) *testServer {
 		"test": {Name: "test", API: dialect.OpenAI, Base: s.model.URL + "/v1", Key: "sk-secret", Model: "tiny", Models: []string{"*"}},
 	}}
 	p, err := assistant.New(assistant.Options{
-		Agents: o.agents, App: func(context.Context) (*assistant.App, error) { return s.app, nil }, Dir: filepath.Join(s.home, "chats"), Log: log, Timeout: o.timeout, PermissionTimeout: o.registry.PermissionTimeout, Ledger: s.fleet.Usage(),
+		Agents: o.agents, App: func(context.Context) (*assistant.App, error) { return s.app, nil }, Dir: filepath.Join(s.home, "chats"), Log: log, Timeout: o.timeout, AgentIdle: o.idle, PermissionTimeout: o.registry.PermissionTimeout, Ledger: s.fleet.Usage(),
 		FindProgram: func(agent.Agent) (assistant.Program, error) { return o.program, nil },
 		ToolProgram: func() (string, error) { return helper.Finder{}.Find("atoll-tool") },
 	})

@@ -169,9 +169,11 @@ func createRepository(t *testing.T, dir string) {
 	t.Helper()
 	work := t.TempDir()
 	for _, args := range [][]string{
-		{"init", "-q", "-b", "main", work}, {"-C", work, "add", "file"},
+		{"init", "-q", "-b", "main", work},
+		{"-C", work, "add", "file"},
 		{"-C", work, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "one"},
-		{"clone", "-q", "--bare", work, dir}, {"-C", dir, "update-server-info"},
+		{"clone", "-q", "--bare", work, dir},
+		{"-C", dir, "update-server-info"},
 	} {
 		if args[0] == "-C" && args[2] == "add" {
 			if err := os.WriteFile(filepath.Join(work, "file"), []byte("content\n"), 0o644); err != nil {

@@ -43,7 +43,9 @@ func TestBuildsItself(t *testing.T) {
 	sb, err := d.Create(t.Context(), atoll.Spec{
 		Env: []string{"GOFLAGS=-mod=readonly -buildvcs=false -trimpath", "GOPROXY=off", "GOSUMDB=off", "CGO_ENABLED=0", "GOMODCACHE=/modules", "GOCACHE=/cache", "GOTMPDIR=/workspace/tmp", "GOROOT=/goroot", "GOTOOLCHAIN=local"},
 		Mounts: []atoll.Mount{
-			{Source: root, Target: "/src", ReadOnly: true}, {Source: gomod, Target: "/modules", ReadOnly: true}, {Source: goroot, Target: "/goroot", ReadOnly: true},
+			{Source: root, Target: "/src", ReadOnly: true},
+			{Source: gomod, Target: "/modules", ReadOnly: true},
+			{Source: goroot, Target: "/goroot", ReadOnly: true},
 			{Source: readGoEnv(t, "GOCACHE"), Target: "/cache"}, // what is compiled already
 		},
 		Limits: atoll.Resources{Memory: 4 << 30, PIDs: 1000},

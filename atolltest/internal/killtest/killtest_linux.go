@@ -240,7 +240,8 @@ func changingCall(nr uint64, args [6]uint64) string {
 }
 
 // Points returns the calls at which a process with a number of calls is killed: all of them with
-// $ATOLL_KILLS=all, otherwise about as many as $ATOLL_KILLS says, or usual, spread evenly.
+// $ATOLL_KILLS=all, otherwise about as many as $ATOLL_KILLS says, or usual, spread evenly. Which ones
+// they are differs from day to day, or depends on the number $ATOLL_KILLS_SEED.
 func Points(t *testing.T, calls, usual int) (points []int) {
 	t.Helper()
 	n := usual
@@ -254,9 +255,32 @@ func Points(t *testing.T, calls, usual int) (points []int) {
 			t.Fatalf("$ATOLL_KILLS is %q: want a number or all", text)
 		}
 	}
-	n = min(n, calls)
+	if n = min(n, calls); n < 1 {
+		return nil
+	}
+	day := seed(t)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the same calls again: ATOLL_KILLS_SEED=%d", day)
+		}
+	})
+	first := 1 + int(day%uint64(calls/n))
 	for i := range n {
-		points = append(points, 1+i*calls/n)
+		points = append(points, first+i*calls/n)
 	}
 	return points
+}
+
+// seed returns $ATOLL_KILLS_SEED, or a number of the day.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	text := os.Getenv("ATOLL_KILLS_SEED")
+	if text == "" {
+		return uint64(time.Now().Unix() / (24 * 60 * 60))
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("$ATOLL_KILLS_SEED is %q: want a number", text)
+	}
+	return n
 }

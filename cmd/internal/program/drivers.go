@@ -13,6 +13,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
 	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
+	"github.com/atoll-sandbox/atoll/shell/command/sqlite"
 )
 
 // Wiring returns what the commands use without importing it.
@@ -20,7 +21,7 @@ func Wiring() app.Wiring {
 	return app.Wiring{
 		NewDrivers: Drivers,
 		NewInMemory: func(c *config.Config) atoll.Driver {
-			return &virtual.Driver{LimitHeap: true, Upstream: upstreamProxy(c)}
+			return &virtual.Driver{LimitHeap: true, Commands: sqlite.Commands(), Upstream: upstreamProxy(c)}
 		},
 		NewRescuer: pairing.NewRescuer,
 	}
@@ -32,7 +33,7 @@ func Wiring() app.Wiring {
 func Drivers(c *config.Config, home string) []atoll.Driver {
 	proxy := upstreamProxy(c)
 	return []atoll.Driver{
-		&virtual.Driver{Dir: filepath.Join(home, "sandboxes"), SealOthers: config.Get[bool](c, "virtual.seal"), Upstream: proxy},
+		&virtual.Driver{Dir: filepath.Join(home, "sandboxes"), Commands: sqlite.Commands(), SealOthers: config.Get[bool](c, "virtual.seal"), Upstream: proxy},
 		microvmDriver(c, home),
 		&namespace.Driver{Dir: filepath.Join(home, "namespace"), ImageDir: filepath.Join(home, "images"), Upstream: proxy},
 		&docker.Driver{Dir: filepath.Join(home, "docker"), Host: config.Get[string](c, "docker.host"), Upstream: proxy},

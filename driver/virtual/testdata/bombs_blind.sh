@@ -466,3 +466,14 @@ for i in {1..16}; do printf -v x '/%.0s' {1..1000000}; pushd "$x" >/dev/null; (s
 for i in {1..16}; do printf -v x '%9000000s' $i; (exec -a "$x" sleep 3) & x=; done; wait
 for i in {1..40}; do printf -v x '%4000000s' $i; sleep 3 "$x" & done; wait
 n=$'\n'; b=$(printf ':\n%.0s' {1..40000}); for i in {1..30}; do eval "f(){ $b$n}"; (sleep 3; f) & done; wait
+a=($(seq 100000)); x=$(printf 'a%.0s' {1..10000}); b=("${a[@]/#/$x}"); echo ${#b[@]}
+a=($(seq 300000)); x=$(printf 'a%.0s' {1..4000}); echo "${a[*]/%/$x}" | wc -c
+x=$(head -c 14000000 /dev/zero | tr '\0' a); y=${x/#/$x}; z=${x/%/$x}; echo ${#y} ${#z}
+declare -n x='a[$(yes)]'; x=1
+echo $(( $(yes) ))
+eval "$(printf ': | %.0s' {1..100000}) :"
+git init -q r; cd r; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m "$(head -c 9000000 /dev/zero | tr '\0' a)"; git log --format='%s%b%B%f%w(1,2,3)%B' | wc -c
+git init -q r; cd r; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m "$(printf 'a%.0s' {1..5000})"; git log --format="$(yes %B | head -c 200000)" | wc -c
+p="BEGIN{x=$(printf '1 %.0s' {1..400000})}"; for i in {1..20}; do awk "$p" & done; wait
+COLUMNS=1000000000; select x in $(seq 10000) $(printf 'a%.0s' {1..100000}); do :; done </dev/null
+select x in $(seq 1 1000000); do :; done < <(yes 1)

@@ -80,10 +80,24 @@ func (r *turnRun) runAgent(ctx context.Context, session, system string, before [
 		return agent.Result{}, err
 	}
 	job.Turn = turn
+	warm := r.keepsWarm(&turn)
+	key := ""
+	if warm {
+		if key, err = r.processKey(&job); err != nil {
+			return agent.Result{}, err
+		}
+	}
+	if res, ok, err := r.runWarm(ctx, &job, key); ok || err != nil {
+		return res, err
+	}
 	if job.Journal, err = r.keepTurn(ctx); err != nil {
 		return agent.Result{}, err
 	}
-	s, err := agent.StartSession(ctx, job)
+	start := agent.StartSession
+	if warm {
+		start = func(ctx context.Context, job agent.Job) (*agent.Session, error) { return r.startWarm(ctx, job, key) }
+	}
+	s, err := start(ctx, job)
 	if err != nil {
 		return agent.Result{}, err
 	}
@@ -131,6 +145,7 @@ func (r *turnRun) systemPrompt(asked string) string {
 // addTools adds the tools of this turn to the job.
 func (r *turnRun) addTools(ctx context.Context, job *agent.Job) error {
 	offer := r.toolOffer(ctx, r.clientTools()...)
+	r.offered = offer.Tools
 	if len(offer.Tools) == 0 {
 		return nil
 	}
@@ -153,25 +168,47 @@ func (r *turnRun) addTools(ctx context.Context, job *agent.Job) error {
 	return nil
 }
 
-// waitSession waits for the agent's result, and forwards interrupts to it. It returns ErrLeft for an agent
-// that is left to another process. The session ends with ctx by itself, so that its result has what is known
+// waitSession waits for the agent's result, and forwards interrupts and the end of ctx to it. It returns ErrLeft for an agent
+// that is left to another process. A session that ends with the turn ends with ctx by itself, so that its result has what is known
 // until then.
 func (r *turnRun) waitSession(ctx context.Context, s *agent.Session) (res agent.Result, err error) {
+	goesOn := r.warm != nil && r.warm.session == s
 	over := make(chan struct{})
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		select {
-		case <-r.handle.Interrupted():
-			_ = s.Interrupt(ctx) // never fails
-		case <-over:
+		interrupted, done := r.handle.Interrupted(), ctx.Done()
+		if !goesOn {
+			done = nil
+		}
+		for {
+			select {
+			case <-interrupted:
+				_ = s.Interrupt(ctx) // never fails
+				interrupted = nil
+			case <-done:
+				if !errors.Is(context.Cause(ctx), atoll.ErrLeft) || !s.Leave() {
+					s.Stop(agent.StopReasonOf(ctx))
+				}
+				done = nil
+			case <-over:
+				return
+			}
 		}
 	}()
 	defer func() {
 		close(over)
 		<-watched
 		r.endTools()
-		err = errors.Join(err, s.Close())
+		if !goesOn {
+			err = errors.Join(err, s.Close())
+			return
+		}
+		r.parted.Store(true)
+		if s.WasLeft() || !s.AcceptsPrompt() {
+			r.warm.endProcess()
+		}
+		r.warm.services.detach()
 	}()
 	res, err = s.Wait(context.WithoutCancel(ctx))
 	if cause := context.Cause(ctx); err == nil && s.WasLeft() {

@@ -31,6 +31,7 @@ type Assistant struct {
 	Hooks       *hook.Script // nil: none
 	HookLimits  hook.Limits
 	Source      string // its directory
+	Problem     string // why it is not what its files describe, for display; empty: it is
 }
 
 // ServerTools selects the tools of a server that an assistant may call.

@@ -83,8 +83,10 @@ func TestFingerprint(t *testing.T) {
 func TestUsersBehindOneOwner(t *testing.T) {
 	answer, more := textMessage(dialect.Assistant, "Saved."), textMessage(dialect.User, "show me the file")
 	of := func(system, data string) []dialect.Message {
-		return []dialect.Message{textMessage(dialect.System, system),
-			{Role: dialect.User, Parts: append(textParts("save this"), dialect.Part{Type: dialect.FilePart, Name: "a.pdf", Data: []byte(data)})}}
+		return []dialect.Message{
+			textMessage(dialect.System, system),
+			{Role: dialect.User, Parts: append(textParts("save this"), dialect.Part{Type: dialect.FilePart, Name: "a.pdf", Data: []byte(data)})},
+		}
 	}
 	for name, c := range map[string]struct {
 		ann, ben    []dialect.Message

@@ -18,12 +18,13 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := Load(filepath.Join(root, "assistants"), LoadOptions{
+	loaded, err := Load(filepath.Join(root, "assistants"), LoadOptions{
 		Agents: map[string]agent.Agent{"claude": claude.Agent{}}, Connectors: connectors, Env: env,
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	all := loaded.Assistants
 	coder, qa := all["coder"], all["qa"]
 	if coder == nil || qa == nil || len(all) != 2 {
 		t.Fatalf("loaded %v", all)

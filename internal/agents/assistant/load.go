@@ -39,21 +39,47 @@ const (
 // manifestNames are the names of an assistant's manifest.
 var manifestNames = []string{"package.yao", "atoll.yaml", "atoll.yml"}
 
-// Load loads the assistants of a directory, which may be missing. Invalid assistants
-// are left out; the error then joins a *Problem for each fault, with file, line and
-// field.
-func Load(dir string, opts LoadOptions) (map[string]*Assistant, error) {
+// Loaded are the assistants of a directory.
+type Loaded struct {
+	Assistants map[string]*Assistant // those that serve
+	Faults     map[string]error      // what is wrong with the files of an assistant, whether one serves or not
+}
+
+// Load loads the assistants of a directory, which may be missing. In place of an invalid assistant its version in last serves, if there is
+// one; otherwise it is left out, unless only some of its skills are invalid, which it then lacks. The error joins a *Problem for each
+// fault, with file, line and field.
+func Load(dir string, opts LoadOptions, last map[string]*Assistant) (Loaded, error) {
 	found, errs := Find(dir)
-	all := make(map[string]*Assistant, len(found))
+	all := Loaded{Assistants: make(map[string]*Assistant, len(found)), Faults: make(map[string]error)}
 	for id, at := range found {
-		a, err := Read(at, id, opts)
-		if err != nil {
-			errs = errors.Join(errs, err)
+		l := readAll(at, id, &opts)
+		err := l.err()
+		if err == nil {
+			all.Assistants[id] = l.a
 			continue
 		}
-		all[id] = a
+		all.Faults[id] = err
+		errs = errors.Join(errs, err)
+		switch a := last[id]; {
+		case a != nil:
+			old := *a
+			old.Problem = "its last valid version serves: " + FirstProblem(err)
+			all.Assistants[id] = &old
+		case len(l.errs) == 0:
+			l.a.Problem = "it lacks a skill: " + FirstProblem(err)
+			all.Assistants[id] = l.a
+		}
 	}
 	return all, sortedProblems(errs)
+}
+
+// FirstProblem returns the first of an error's problems, as a line for display.
+func FirstProblem(err error) string {
+	list := splitErrors(err)
+	if len(list) < 2 {
+		return err.Error()
+	}
+	return fmt.Sprintf("%v (and %d more)", list[0], len(list)-1)
 }
 
 // Find returns the directories of assistants beneath dir, by their ids. The error
@@ -102,16 +128,27 @@ func Find(dir string) (map[string]string, error) {
 
 // Read loads one assistant. An error joins a *Problem for each fault.
 func Read(dir, id string, opts LoadOptions) (*Assistant, error) {
-	l := &loader{dir: dir, fsys: skill.DirFS(dir), opts: &opts, a: &Assistant{ID: id, Name: id, Source: dir}}
+	l := readAll(dir, id, &opts)
+	if err := l.err(); err != nil {
+		return nil, err
+	}
+	return l.a, nil
+}
+
+// readAll reads all files of an assistant.
+func readAll(dir, id string, opts *LoadOptions) *loader {
+	l := &loader{dir: dir, fsys: skill.DirFS(dir), opts: opts, a: &Assistant{ID: id, Name: id, Source: dir}}
 	l.readServers()
 	l.readSkills()
 	l.readManifest()
 	l.readPrompts()
 	l.readHooks()
-	if len(l.errs) > 0 {
-		return nil, sortedProblems(errors.Join(l.errs...))
-	}
-	return l.a, nil
+	return l
+}
+
+// err returns the problems of all files; nil: there are none.
+func (l *loader) err() error {
+	return sortedProblems(errors.Join(errors.Join(l.errs...), errors.Join(l.skillErrs...)))
 }
 
 // loader loads one assistant.
@@ -121,6 +158,8 @@ type loader struct {
 	opts *LoadOptions
 	a    *Assistant
 	errs []error
+
+	skillErrs []error // of skills that the assistant can do without
 }
 
 // displayPath returns the path of a file for error messages.
@@ -236,7 +275,7 @@ func (l *loader) readSkills() {
 	}
 	for _, p := range problems {
 		if p.Fatal {
-			l.errs = append(l.errs, &Problem{File: l.displayPath(path.Join("skills", p.File)), Line: p.Line, Field: p.Field, Text: p.Text})
+			l.skillErrs = append(l.skillErrs, &Problem{File: l.displayPath(path.Join("skills", p.File)), Line: p.Line, Field: p.Field, Text: p.Text})
 		}
 	}
 	l.a.Skills = list

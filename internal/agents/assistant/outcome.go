@@ -15,7 +15,7 @@ import (
 func (r *turnRun) newJournal() *session.Journal {
 	rec := agent.SessionRecord{
 		ID: r.chat.ID, Owner: r.chat.Owner, Assistant: r.assistant.ID, Model: r.modelOptions().Model, Sandbox: r.request.Sandbox, Workspace: r.placement.workspace,
-		Session: r.chat.Sessions[r.targetName()], Turn: r.id,
+		Labels: r.request.Labels, Session: r.chat.Sessions[r.targetName()], Turn: r.id,
 	}
 	if r.agent != nil {
 		rec.Agent = r.agent.Name()

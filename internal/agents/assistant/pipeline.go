@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ import (
 // App is the content of an app directory at one moment.
 type App struct {
 	Assistants map[string]*Assistant
+	Faults     map[string]error // what is wrong with the files of assistants, by their ids
 	Connectors map[string]model.Connector
 	Tools      *tool.Servers
 	Skills     []skill.Skill // for agents that are requested without an assistant
@@ -49,7 +51,7 @@ type Options struct {
 	ToolProgram func() (string, error) // returns the file to place as atoll-tool
 	Processes   tool.Processes         // that hooks may call
 	Ledger      model.Ledger           // nil: in memory of each turn
-	Client      *http.Client           // for requests to models; nil: the default
+	Client      *http.Client           // for requests to models; nil: one that all turns share
 
 	Dir               string                                                  // of chats and memories; it is created
 	Connector         string                                                  // default of requests and assistants that name none
@@ -57,6 +59,11 @@ type Options struct {
 	Timeout           time.Duration                                           // default of a turn; 0: 1 hour, negative: none
 	PermissionTimeout time.Duration                                           // until an unanswered permission is denied; 0: that of agents
 	ChatRetention     time.Duration                                           // of chats after their last turn; 0: 30 days
+
+	// AgentIdle is how long an agent's process and sandbox wait for the next turn of their chat, if the process accepts many
+	// prompts. 0: they end with the turn.
+	AgentIdle  time.Duration
+	IdleAgents int // that wait at once; 0: 8
 
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // nil: time.Now
@@ -71,6 +78,7 @@ type Pipeline struct {
 	chats *chatStore
 
 	sessions *session.Store
+	warm     *warmPool
 }
 
 // TurnHandle is a running turn: it receives events and answers permission requests.
@@ -125,6 +133,9 @@ func New(o Options) (*Pipeline, error) {
 	if o.ChatRetention == 0 {
 		o.ChatRetention = 30 * 24 * time.Hour
 	}
+	if o.Client == nil {
+		o.Client = model.NewClient() // one for all turns: each client keeps idle connections
+	}
 	p := &Pipeline{opts: o, log: o.Log}
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
@@ -133,6 +144,9 @@ func New(o Options) (*Pipeline, error) {
 	if p.chats, err = openChats(o.Dir, o.ChatRetention, p.currentTime, p.log); err != nil {
 		return nil, fmt.Errorf("chats: %w", err)
 	}
+	p.warm = newWarmPool(&o, func(w *warmAgent, err error) {
+		p.log.Error("sandbox of an idle agent not removed", "chat", w.chat, "sandbox", w.sandbox, "err", err)
+	})
 	p.sessions = session.Open(session.Options{Dir: o.Dir, Now: p.currentTime, Log: p.log})
 	return p, nil
 }
@@ -244,6 +258,9 @@ func (t *Turn) resolveNames() error {
 		return fieldError("agent", "%w: agent and assistant: only one of them may be set", atoll.ErrInvalid)
 	case r.Assistant != "":
 		t.assistant = t.app.Assistants[r.Assistant]
+		if fault := t.app.Faults[r.Assistant]; t.assistant == nil && fault != nil {
+			return fmt.Errorf("assistant %q: %w: its files are invalid: %s; 'atoll assistant check %s' lists all problems", r.Assistant, atoll.ErrUnavailable, FirstProblem(fault), r.Assistant)
+		}
 		if t.assistant == nil {
 			return notFoundError("assistant", r.Assistant, t.app.Assistants)
 		}
@@ -343,6 +360,12 @@ func (t *Turn) checkRequest() error {
 	if r.Sandbox != "" && (r.Config != nil || r.Workspace != "") {
 		bad("sandbox", "sandbox: an existing sandbox has its own config and workspaces")
 	}
+	if r.Dir != "" && (r.Sandbox == "" || !path.IsAbs(r.Dir) || path.Clean(r.Dir) != r.Dir) {
+		bad("dir", "dir: must be a clean absolute path, in an existing sandbox")
+	}
+	if err := checkLabels(r.Labels); err != nil {
+		bad("labels", "labels: %w", err)
+	}
 	if r.Workspace != "" {
 		if err := atoll.CheckName(r.Workspace); err != nil {
 			bad("workspace", "workspace: %w", err)
@@ -363,6 +386,26 @@ func (t *Turn) checkRequest() error {
 		return fmt.Errorf("%w: %w", atoll.ErrInvalid, errors.Join(errs...))
 	}
 	return t.tryPlan()
+}
+
+// Limits of the labels of a request.
+const (
+	maxLabels     = 20
+	maxLabelName  = 100
+	maxLabelValue = 4096
+)
+
+// checkLabels checks the labels of a request.
+func checkLabels(all map[string]string) error {
+	if len(all) > maxLabels {
+		return fmt.Errorf("%d of them; at most %d", len(all), maxLabels)
+	}
+	for k, v := range all {
+		if k == "" || len(k) > maxLabelName || strings.ContainsAny(k, "=\x00\n") || len(v) > maxLabelValue {
+			return fmt.Errorf("%q: a name has 1 to %d bytes without '=' and newlines, a value at most %d bytes", truncateName(k), maxLabelName, maxLabelValue)
+		}
+	}
+	return nil
 }
 
 // fieldError returns an error of one field of a request.

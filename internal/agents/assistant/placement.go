@@ -17,8 +17,14 @@ import (
 // stateDir is the directory of agents' state inside, outside of the workspace.
 const stateDir = "/srv/agents"
 
+// sharedStateDir has the agents' state of each chat in a sandbox in which several work at once.
+const sharedStateDir = "/var/tmp/atoll/chats"
+
 // TurnLabel is the label of a sandbox with the turn that it was created for.
 const TurnLabel = "atoll.turn"
+
+// ChatLabel is the label of such a sandbox with the chat of its turns.
+const ChatLabel = "atoll.chat"
 
 // RegistryLabel is the label of such a sandbox with the id of the registry of its turn: servers that have different
 // directories know nothing of each other's turns.
@@ -40,7 +46,13 @@ type placement struct {
 // planPlacement returns the sandbox and workspace that a request needs.
 func (t *Turn) planPlacement() (placement, error) {
 	var at placement
-	if t.assistant.Sandbox == nil || t.request.Sandbox != "" {
+	if t.assistant.Sandbox == nil {
+		return at, nil
+	}
+	if t.request.Sandbox != "" {
+		if at.dir = t.request.Dir; at.dir != "" { // several agents may work in it, each in a directory
+			at.state = sharedStateDir + "/" + t.chat.ID
+		}
 		return at, nil
 	}
 	at.config = t.assistant.Sandbox.Config
@@ -53,7 +65,7 @@ func (t *Turn) planPlacement() (placement, error) {
 	if cfg.Labels == nil {
 		cfg.Labels = make(map[string]string)
 	}
-	cfg.Labels["atoll.chat"] = t.chat.ID
+	cfg.Labels[ChatLabel] = t.chat.ID
 	at.dir = atoll.DefaultDir
 	if cfg.Dir != "" {
 		at.dir = cfg.Dir
@@ -148,7 +160,9 @@ func (t *Turn) openSandbox(ctx context.Context, id, registry string) (sb *fleet.
 	gone = func(context.Context) error { return nil }
 	a := t.request.Account
 	if t.request.Sandbox != "" {
-		sb, err := a.Open(ctx, t.request.Sandbox)
+		if sb, err = a.Open(ctx, t.request.Sandbox); err == nil {
+			t.placement.path, err = t.findMountedProgram(ctx, sb)
+		}
 		return sb, gone, err
 	}
 	if err := t.ensureWorkspaces(ctx); err != nil {
@@ -170,11 +184,36 @@ func (t *Turn) openSandbox(ctx context.Context, id, registry string) (sb *fleet.
 		}
 		t.placement.path = prog.Path
 	}
-	sb, err = a.CreateForTurn(ctx, fleet.TurnSandbox{Config: cfg, OwnerConfig: t.placement.asked, ProgramMounts: prog.Mounts})
+	wanted := fleet.TurnSandbox{Config: cfg, OwnerConfig: t.placement.asked, ProgramMounts: prog.Mounts}
+	sb, err = a.CreateForTurn(ctx, wanted)
+	if errors.Is(err, atoll.ErrQuota) { // idle agents have a part of it
+		if n, _ := t.pipeline.EndIdle(ctx, a.Caller().Owner); n > 0 {
+			sb, err = a.CreateForTurn(ctx, wanted)
+		}
+	}
 	if err != nil {
 		return nil, gone, err
 	}
 	return sb, sb.Destroy, nil
+}
+
+// findMountedProgram returns the directories inside with the agent's program, if the existing sandbox was created with it.
+func (t *Turn) findMountedProgram(ctx context.Context, sb *fleet.Sandbox) ([]string, error) {
+	if t.agent == nil {
+		return nil, nil
+	}
+	prog, err := t.findProgram()
+	if err != nil || len(prog.Mounts) == 0 {
+		return nil, err
+	}
+	info, err := sb.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(info.Config.Mounts, func(m atoll.Mount) bool { return m.Target == prog.Mounts[0].Target }) {
+		return prog.Path, nil
+	}
+	return nil, nil
 }
 
 // findProgram returns the program of the turn's agent, if it is installed.

@@ -58,7 +58,7 @@ func (r *turnRun) keepTurn(ctx context.Context) (string, error) {
 		return "", nil
 	}
 	journal, err := r.handle.Keep(r.newKeptTurn())
-	if err == nil && journal != "" && r.request.Sandbox == "" {
+	if err == nil && journal != "" && r.request.Sandbox == "" && r.warm == nil { // else an earlier turn has done it
 		err = r.sb.OutliveProcess(ctx)
 	}
 	return journal, err

@@ -16,8 +16,12 @@ import (
 
 // toolOffer returns the tools of this turn: the assistant's, and more.
 func (r *turnRun) toolOffer(ctx context.Context, more ...tool.Tool) *tool.Toolset {
-	who := tool.Caller{Owner: r.chat.Owner, Chat: r.chat.ID, Assistant: r.targetName(), Turn: r.id}
-	return &tool.Toolset{Caller: who, Tools: append(r.serverTools(ctx), more...), Log: r.logToolCall}
+	return &tool.Toolset{Caller: r.toolCaller(), Tools: append(r.serverTools(ctx), more...), Log: r.logToolCall}
+}
+
+// toolCaller returns the turn as the caller of tools.
+func (r *turnRun) toolCaller() tool.Caller {
+	return tool.Caller{Owner: r.chat.Owner, Chat: r.chat.ID, Assistant: r.targetName(), Turn: r.id}
 }
 
 // logToolCall logs a tool call and records it in the audit log.
@@ -42,7 +46,7 @@ func (r *turnRun) serverTools(ctx context.Context) []tool.Tool {
 		tools, err := from.Tools(ctx, s.Server, s.Tools)
 		if err != nil {
 			r.pipeline.log.Warn("tools left out", "turn", r.id, "server", s.Server, "err", err)
-			r.emitEvent(agent.Event{Type: agent.Warning, Text: "the tools of " + s.Server + " are not available"})
+			r.emitEvent(agent.Event{Type: agent.Warning, Text: "the tools of " + s.Server + " are not available: " + tool.Reason(err)})
 		}
 		list = append(list, tools...)
 	}

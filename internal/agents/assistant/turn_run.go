@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -39,6 +40,12 @@ type turnRun struct {
 
 	endTools     context.CancelFunc // ends the agent's tools
 	isResultKept bool               // an earlier process has stored the result
+
+	offered []tool.Tool // of the host, to the agent
+	warm    *warmAgent  // the sandbox and the process, which may run further turns; nil: they end with the turn
+	parted  atomic.Bool // the agent does not work for this turn any more
+
+	answered atomic.Bool // the agent has done something for this turn
 
 	mu      sync.Mutex
 	refused string // why the model endpoint refused a request; guarded by mu
@@ -97,7 +104,9 @@ func (r *turnRun) runToEnd(ctx context.Context, limit time.Duration, steps func(
 		r.keepResult(res)
 	}
 	r.saveChat(res)
-	r.removeSandbox(ctx)
+	if !r.park(ctx, res) {
+		r.removeSandbox(ctx)
+	}
 	r.journal.Finish(res, r.canResume())
 	return res, nil
 }
@@ -134,6 +143,10 @@ func (r *turnRun) emitEvent(e agent.Event) {
 func (r *turnRun) removeSandbox(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
+	if r.warm != nil {
+		r.warm.endProcess()
+		r.warm = nil
+	}
 	if err := r.destroy(ctx); err != nil && !errors.Is(err, atoll.ErrNotFound) {
 		r.pipeline.log.Error("sandbox of a turn not removed", "turn", r.id, "err", err)
 		return
@@ -144,6 +157,9 @@ func (r *turnRun) removeSandbox(ctx context.Context) {
 // runSteps runs the steps of the turn: Create hook, model or agent, Next hook.
 func (r *turnRun) runSteps(ctx context.Context) (agent.Result, error) {
 	r.query, r.messages = r.modelOptions(), r.allMessages()
+	if p := r.assistant.Problem; p != "" {
+		r.emitEvent(agent.Event{Type: agent.Warning, Text: "assistant " + r.assistant.ID + ": " + p})
+	}
 	if r.hasHook("Create") || r.hasHook("Next") {
 		if err := r.ensureSandbox(ctx); err != nil { // hooks can use it
 			return agent.Result{}, err
@@ -174,16 +190,24 @@ func (r *turnRun) ensureSandbox(ctx context.Context) error {
 	if r.assistant.Sandbox == nil || r.sb != nil {
 		return nil
 	}
+	if r.takeWarm(ctx) {
+		return nil
+	}
 	sb, gone, err := r.openSandbox(ctx, r.id, r.handle.RegistryID())
 	r.destroy = gone
 	if err != nil {
 		return err
 	}
+	r.useSandbox(sb)
+	return nil
+}
+
+// useSandbox makes a sandbox that of the turn.
+func (r *turnRun) useSandbox(sb *fleet.Sandbox) {
 	r.sb = sb
 	r.handle.setSandbox(sb)
 	r.journal.Update(func(rec *agent.SessionRecord) { rec.Sandbox = sb.ID() })
 	r.handle.Update(func(rec *agent.Record) { rec.Sandbox = sb.ID() })
-	return nil
 }
 
 // newAccess returns the access to the model with the turn's budgets; nil: no model.

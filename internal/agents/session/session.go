@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,9 @@ import (
 
 // fileName is the journal in the directory of a chat.
 const fileName = "session.json"
+
+// maxText limits the last message of an agent in a record, in bytes.
+const maxText = 2000
 
 // maxFile limits a journal, in bytes.
 const maxFile = 16 << 20
@@ -172,7 +176,7 @@ func (s *Store) Begin(rec agent.SessionRecord) *Journal {
 	j.file.SessionRecord = rec
 	if err == nil {
 		rec := &j.file.SessionRecord
-		rec.Started, rec.Turns, rec.Usage = last.Started, last.Turns, last.Usage
+		rec.Started, rec.Turns, rec.Usage, rec.Text = last.Started, last.Turns, last.Usage, last.Text
 		if last.Agent == rec.Agent && last.Assistant == rec.Assistant {
 			rec.Session = last.Session
 		}
@@ -226,6 +230,9 @@ func (j *Journal) NoteEvent(e *agent.Event) {
 	defer j.mu.Unlock()
 	r := &j.file.SessionRecord
 	changed := false
+	if e.Type == agent.TextDone && e.Parent == "" && strings.TrimSpace(e.Text) != "" {
+		r.Text, changed = cutText(e.Text), true
+	}
 	if e.Session != "" && e.Session != r.Session {
 		r.Session, changed = e.Session, true
 	}
@@ -249,6 +256,9 @@ func (j *Journal) NoteEvent(e *agent.Event) {
 		j.write()
 	}
 }
+
+// cutText returns the beginning of a message.
+func cutText(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }
 
 // withoutPermission returns a list without the request of an id.
 func withoutPermission(list []agent.Permission, id string) []agent.Permission {
@@ -317,6 +327,9 @@ func (j *Journal) Finish(res agent.Result, canResume bool) {
 	j.Update(func(r *agent.SessionRecord) {
 		r.Outcome, r.Code, r.Message = res.Outcome, res.Code, res.Message
 		r.Sandbox, r.Permissions = "", nil
+		if strings.TrimSpace(res.Text) != "" {
+			r.Text = cutText(res.Text)
+		}
 		if res.Session != "" {
 			r.Session = res.Session
 		}

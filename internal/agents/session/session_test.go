@@ -4,7 +4,9 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -38,6 +40,11 @@ func TestJournalOutlivesProcess(t *testing.T) {
 	j.NoteEvent(&agent.Event{Type: agent.Started, Session: "s1"})
 	if r := read(); r.State != agent.SessionWorking || r.Session != "s1" {
 		t.Errorf("when the agent has started: %+v", r)
+	}
+	j.NoteEvent(&agent.Event{Type: agent.TextDone, Text: "of a subagent", Parent: "c0"})
+	j.NoteEvent(&agent.Event{Type: agent.TextDone, Text: "I look." + strings.Repeat("ä", maxText)})
+	if r := read(); !strings.HasPrefix(r.Text, "I look.ä") || len(r.Text) > maxText || !utf8.ValidString(r.Text) {
+		t.Errorf("its last message: %.20q, %d bytes", r.Text, len(r.Text))
 	}
 	j.NoteEvent(&agent.Event{Type: agent.PermissionRequested, Session: "s1", Permission: &agent.Permission{ID: "p1"}})
 	if r := read(); r.State != agent.SessionWaitingApproval || len(r.Permissions) != 1 || r.Permissions[0].ID != "p1" {

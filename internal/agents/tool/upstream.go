@@ -47,15 +47,16 @@ type upstream struct {
 	sessionEnded chan struct{}      // closed when the session has ended
 	cancel       context.CancelFunc // cancels the session's context; nil: there is none
 	program      *childProgram      // of the session; nil: none
-	failed       time.Time          // of the last failed connection
-	lastErr      error              // of the last failed connection
 	closed       bool
 	idle         *time.Timer // closes the session; nil: none
 
 	inUse atomic.Int64 // running calls
 
 	mu       sync.Mutex
-	progress map[string]func(float64, float64, string) // guarded by mu; by token
+	progress map[string]func(float64, float64, string) // guarded by mu, as all below; by token
+	failed   time.Time                                 // of the last failed connection
+	lastErr  error                                     // of the last attempt to connect; nil: it succeeded, or there was none
+	retrying bool                                      // an attempt runs in the background
 }
 
 // childProgram is the program that was started for a session.
@@ -136,18 +137,56 @@ func (u *upstream) openSession(ctx context.Context) (*mcp.ClientSession, error) 
 			u.idle.Reset(u.idleTime)
 			return u.session, nil
 		}
-	case time.Since(u.failed) < retryAfter:
-		return nil, u.lastErr
+	}
+	if err, recent := u.lastFailure(); recent {
+		return nil, err
 	}
 	if err := u.startSession(ctx); err != nil {
 		u.closeSession()
 		err = fmt.Errorf("%w: server %s: %w", atoll.ErrUnavailable, u.name, err)
 		if ctx.Err() == nil { // else the caller gave up
-			u.failed, u.lastErr = time.Now(), err
+			u.setFailure(err)
 		}
 		return nil, err
 	}
+	u.setFailure(nil)
 	return u.session, nil
+}
+
+func (u *upstream) setFailure(err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.failed, u.lastErr = time.Now(), err
+}
+
+// lastFailure returns the error of the last attempt to connect, and whether it is recent.
+func (u *upstream) lastFailure() (err error, recent bool) { //nolint:revive // the error is a value here
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.lastErr, u.lastErr != nil && time.Since(u.failed) < retryAfter
+}
+
+// knownFailure returns the error of the last attempt to connect, so that a request does not wait for a server that is missing. If the
+// attempt is not recent, it starts another one in the background, for later requests.
+func (u *upstream) knownFailure() error {
+	err, recent := u.lastFailure()
+	if err == nil || recent {
+		return err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.retrying {
+		u.retrying = true
+		go func() { // ends after connectTime, or when the connection is made
+			ctx, cancel := context.WithTimeout(context.Background(), connectTime)
+			defer cancel()
+			_, _ = u.openSession(ctx) // lastErr has its error
+			u.mu.Lock()
+			defer u.mu.Unlock()
+			u.retrying = false
+		}()
+	}
+	return err
 }
 
 // startSession starts a session. The caller holds lock.
@@ -291,6 +330,9 @@ func (u *upstream) close() {
 
 // listTools lists the server's tools, filtered by only.
 func (u *upstream) listTools(ctx context.Context) ([]Tool, error) {
+	if err := u.knownFailure(); err != nil {
+		return nil, err
+	}
 	u.inUse.Add(1)
 	defer u.inUse.Add(-1)
 	session, err := u.openSession(ctx)

@@ -42,6 +42,10 @@ type Options struct {
 	// Crashed, without a session and usage.
 	Settle func(ctx context.Context, r agent.Record) agent.Result
 
+	// Notify is called when a turn begins, waits for its owner, goes on, ends or gets its sandbox, in the order of
+	// these changes of the turn. It must not call methods of the turn. Nil: nothing is called.
+	Notify func(r agent.Record)
+
 	Log *slog.Logger     // nil: nothing is logged
 	Now func() time.Time // nil: time.Now
 }
@@ -223,6 +227,7 @@ func (d *Registry) ownerDir(o atoll.Owner) string { return filepath.Join(d.opts.
 func (d *Registry) logName(p turnKey) string {
 	return filepath.Join(d.ownerDir(p.owner), p.id+".jsonl")
 }
+
 func (d *Registry) recordName(p turnKey) string {
 	return filepath.Join(d.ownerDir(p.owner), p.id+".json")
 }
@@ -425,6 +430,7 @@ func (d *Registry) Decide(o atoll.Owner, id, permission, by string, answer agent
 	if err := t.decidePermission(permission, by, answer); err != nil {
 		return &atoll.Error{Op: "decide", ID: id, Err: err}
 	}
+	t.notifyState()
 	return nil
 }
 

@@ -36,6 +36,9 @@ type Turn struct {
 	kept     atomic.Bool   // another process can continue it
 	told     int           // events of the session that an earlier process has emitted
 
+	notifying sync.Mutex    // held during a call of Options.Notify; acquired before mu
+	notified  notifiedState // guarded by notifying
+
 	mu          sync.Mutex
 	rec         agent.Record                  // guarded by mu, as all below
 	permissions map[string]*permissionRequest // undecided, or not yet claimed by Decide
@@ -110,6 +113,7 @@ func (t *Turn) currentState() string {
 
 // Update changes the turn's record, such as its sandbox and workspace, and saves it.
 func (t *Turn) Update(f func(r *agent.Record)) {
+	defer t.notifyState()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	f(&t.rec)
@@ -128,6 +132,9 @@ func (t *Turn) Emit(e agent.Event) {
 		t.dropPermission(e.Permission.ID)
 	}
 	t.emitEvent(e)
+	if e.Type == agent.PermissionRequested || e.Type == agent.PermissionResolved {
+		t.notifyState()
+	}
 }
 
 func (t *Turn) emitEvent(e agent.Event) {
@@ -234,6 +241,8 @@ func (t *Turn) CallClientTool(ctx context.Context, call agent.ToolCall) (text st
 	t.registry.addWaiting(t, call.ID)
 	t.mu.Unlock()
 	t.emitEvent(agent.Event{Type: agent.ClientToolCalled, Tool: &call})
+	t.notifyState()
+	defer t.notifyState()
 	defer t.removeToolCall(call.ID)
 	select {
 	case a := <-w.answer:
@@ -322,6 +331,7 @@ func (t *Turn) requestInterrupt() error {
 // runToEnd runs the work and finishes the turn, unless it is left to another process.
 func (t *Turn) runToEnd(ctx context.Context, work Work) {
 	defer close(t.done)
+	t.notifyState()
 	begun := t.registry.currentTime()
 	res, left := t.callWork(ctx, work)
 	if left {
@@ -382,6 +392,7 @@ func (t *Turn) finishTurn(res agent.Result) {
 	rec := t.currentRecord()
 	t.mu.Unlock()
 	t.registry.removeRunning(t, rec)
+	t.notifyState()
 }
 
 // clipText shortens a client's text for a message.

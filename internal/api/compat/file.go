@@ -3,7 +3,6 @@
 package compat
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
@@ -13,21 +12,8 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/wire"
 )
-
-// LinkTarget returns the target of a symbolic link, if it is known.
-func LinkTarget(info fs.FileInfo) string {
-	switch known := info.Sys().(type) {
-	case *tar.Header:
-		return known.Linkname
-	case interface{ Linkname() string }:
-		return known.Linkname()
-	}
-	if l, ok := info.(interface{ Linkname() string }); ok {
-		return l.Linkname()
-	}
-	return ""
-}
 
 // maxLinks is the number of symbolic links that a name may lead through.
 const maxLinks = 8
@@ -35,7 +21,7 @@ const maxLinks = 8
 // ResolveLink describes the file that a symbolic link leads to.
 func ResolveLink(ctx context.Context, sb *fleet.Sandbox, name string, info fs.FileInfo) (fs.FileInfo, error) {
 	for range maxLinks {
-		target := LinkTarget(info)
+		target := wire.LinkTarget(info)
 		if target == "" {
 			break
 		}

@@ -145,11 +145,12 @@ func (e *eventStream) serve(ctx context.Context) {
 		<-done
 		<-done
 	}()
-	if e.loadStates(ctx) != nil || e.send(ctx, packetConnect, map[string]string{"sid": e.id}) != nil {
+	newest, err := e.call.a.NewestEvent(ctx) // before the client knows that it is connected: it misses nothing that it does then
+	if err != nil || e.loadStates(ctx) != nil || e.send(ctx, packetConnect, map[string]string{"sid": e.id}) != nil {
 		return
 	}
 	// It ends with ctx, or with an error of sending.
-	_ = e.call.a.Events(ctx, event.Filter{After: -1, Types: []string{"sandbox.*"}}, true, func(ev atoll.Event) error { return e.sendEvent(ctx, &ev) })
+	_ = e.call.a.Events(ctx, event.Filter{After: newest, Types: []string{"sandbox.*"}}, true, func(ev atoll.Event) error { return e.sendEvent(ctx, &ev) })
 }
 
 // readPackets reads what the client sends until it disconnects.

@@ -51,7 +51,11 @@ type metrics struct {
 	TimestampUnix int64   `json:"timestampUnix"`
 }
 
-// readMetrics answers with what a sandbox uses now. Processor use is the average since it was created.
+// latestSample is the age up to which a sample tells the present use of processors.
+const latestSample = time.Minute
+
+// readMetrics answers with what a sandbox uses now. Processor use is that of the last
+// sample or, before the first one, the average since it was created.
 func (s *Server) readMetrics(c *call, sb *fleet.Sandbox) error {
 	ctx := c.r.Context()
 	info, err := sb.Info(ctx)
@@ -71,6 +75,13 @@ func (s *Server) readMetrics(c *call, sb *fleet.Sandbox) error {
 	m.DiskFree = max(m.DiskTotal-m.DiskUsed, 0)
 	if age := now.Sub(info.Created); age > 0 && d.CPU > 0 {
 		m.CPUUsedPct = 100 * st.CPUTime.Seconds() / age.Seconds() / d.CPU
+	}
+	series, err := sb.UsageSeries(ctx, now.Add(-latestSample), time.Time{})
+	if err != nil {
+		return err
+	}
+	if n := len(series.Samples); n > 0 && d.CPU > 0 {
+		m.CPUUsedPct = 100 * series.Samples[n-1].CPU / d.CPU
 	}
 	return c.writeJSON(http.StatusOK, m)
 }

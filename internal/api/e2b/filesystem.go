@@ -11,6 +11,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/api/compat"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
 // The messages of the service filesystem.Filesystem.
@@ -69,7 +70,7 @@ func (s *Server) filesOf(c *call, name string) (*fleet.Sandbox, string, error) {
 func entryOf(ctx context.Context, sb *fleet.Sandbox, name string, info fs.FileInfo) *entry {
 	e := &entry{Name: path.Base(name), Path: name, Owner: "user", Group: "user"}
 	if info.Mode().Type() == fs.ModeSymlink {
-		e.SymlinkTarget = compat.LinkTarget(info)
+		e.SymlinkTarget = wire.LinkTarget(info)
 		if to, err := compat.ResolveLink(ctx, sb, name, info); err == nil {
 			info = to
 		}

@@ -3,6 +3,7 @@ package e2b
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -23,8 +24,11 @@ type metric struct {
 	DiskTotal     int64   `json:"diskTotal"`
 }
 
-// measureUsage returns the present usage of a sandbox. The use of processors is the average since it was
-// created, which is all that is known without a series.
+// latestSample is the age up to which a sample tells the present use of processors.
+const latestSample = time.Minute
+
+// measureUsage returns the present usage of a sandbox. The use of processors is that of the last
+// sample or, before the first one, the average since it was created.
 func (s *Server) measureUsage(ctx context.Context, sb *fleet.Sandbox) (*metric, error) {
 	info, err := sb.Info(ctx)
 	if err != nil {
@@ -46,22 +50,70 @@ func (s *Server) measureUsage(ctx context.Context, sb *fleet.Sandbox) (*metric, 
 	if age := now.Sub(info.Created); age > 0 {
 		m.CPUUsedPct = 100 * float64(st.CPUTime) / float64(age) / float64(d.CPUCount)
 	}
+	series, err := sb.UsageSeries(ctx, now.Add(-latestSample), time.Time{})
+	if err != nil {
+		return nil, err
+	}
+	if n := len(series.Samples); n > 0 {
+		m.CPUUsedPct = 100 * series.Samples[n-1].CPU / float64(max(d.CPUCount, 1))
+	}
 	return m, nil
 }
 
-// readMetrics answers with the present usage of a sandbox. A paused one has none.
+// seriesMetrics returns the usage of a sandbox from start to end, as far as it was sampled.
+func (s *Server) seriesMetrics(ctx context.Context, sb *fleet.Sandbox, info *atoll.Info, start, end time.Time) ([]*metric, error) {
+	series, err := sb.UsageSeries(ctx, start, end)
+	if err != nil {
+		return nil, err
+	}
+	d := s.detailOf(info)
+	list := make([]*metric, 0, len(series.Samples)+1)
+	for _, u := range series.Samples {
+		list = append(list, &metric{
+			Timestamp: timeText(u.Time), TimestampUnix: u.Time.Unix(), CPUCount: d.CPUCount, CPUUsedPct: 100 * u.CPU / float64(max(d.CPUCount, 1)),
+			MemUsed: u.Memory, MemTotal: d.MemoryMB << 20, DiskUsed: u.Disk, DiskTotal: d.DiskSizeMB << 20,
+		})
+	}
+	return list, nil
+}
+
+// readRange reads the parameters start and end, seconds since 1970.
+func readRange(c *call) (start, end time.Time, err error) {
+	for name, t := range map[string]*time.Time{"start": &start, "end": &end} {
+		text := c.r.URL.Query().Get(name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 {
+			return start, end, invalidError("%s: %q: must be seconds since 1970", name, text)
+		}
+		*t = time.Unix(n, 0)
+	}
+	return start, end, nil
+}
+
+// readMetrics answers with the usage of a sandbox over time and, unless the range ends earlier, at present. A
+// paused one has no present usage.
 func (s *Server) readMetrics(c *call) error {
 	ctx := c.r.Context()
 	sb, err := c.open(ctx)
 	if err != nil {
 		return err
 	}
-	list := []*metric{}
+	start, end, err := readRange(c)
+	if err != nil {
+		return err
+	}
 	info, err := sb.Info(ctx)
 	if err != nil {
 		return err
 	}
-	if info.State == atoll.Running && sb.Has((*atoll.Meter)(nil)) {
+	list, err := s.seriesMetrics(ctx, sb, &info, start, end)
+	if err != nil {
+		return err
+	}
+	if now := time.Now(); (end.IsZero() || end.Unix() >= now.Unix()) && start.Before(now) && info.State == atoll.Running && sb.Has((*atoll.Meter)(nil)) {
 		m, err := s.measureUsage(ctx, sb)
 		if err != nil {
 			return err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-
 	"slices"
 	"strconv"
 	"strings"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll/internal/api/compat"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
 // volumeEntry describes a file of a volume.
@@ -38,7 +39,7 @@ func volumeEntryOf(name string, info fs.FileInfo) volumeEntry {
 	case fs.ModeDir:
 		e.Type = "directory"
 	case fs.ModeSymlink:
-		e.Type, e.Target = "symlink", compat.LinkTarget(info)
+		e.Type, e.Target = "symlink", wire.LinkTarget(info)
 	default:
 		e.Type = "unknown"
 	}

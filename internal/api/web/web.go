@@ -3,6 +3,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"embed"
@@ -23,22 +24,26 @@ var static embed.FS
 // elements for its colors.
 const styleMark = "{{nonce}}"
 
+// frameMark is replaced in the policy by the origins that the page may frame.
+const frameMark = "{{frames}}"
+
 // kept are the files besides the page.
 var kept = []string{"app.js", "app.css", "icon.svg", "LICENSES.txt"}
 
 // policy allows the page its own files and its own server only: nothing inline, no other origins,
-// no frames.
+// frames of ports of sandboxes only, which have other origins.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'nonce-" + styleMark + "'; connect-src 'self'; img-src 'self' data:; " +
-	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; frame-src " + frameMark
 
 // Handler serves the console below its mount point. It needs no authentication: the files hold no
-// data of any owner.
-func Handler() http.Handler {
+// data of any owner. Frames are the sources, as a content security policy names them, of pages that
+// the console may frame: ports of sandboxes.
+func Handler(frames ...string) http.Handler {
 	files, err := fs.Sub(static, "static")
 	if err != nil {
 		panic(err) // the embedded directory exists
 	}
-	h, err := NewHandler(files)
+	h, err := NewHandler(files, frames...)
 	if err != nil {
 		panic(err) // it has all files
 	}
@@ -46,7 +51,8 @@ func Handler() http.Handler {
 }
 
 // NewHandler serves the files of a console below its mount point, with the headers of Handler.
-func NewHandler(files fs.FS) (http.Handler, error) {
+func NewHandler(files fs.FS, frames ...string) (http.Handler, error) {
+	policy := strings.ReplaceAll(policy, frameMark, cmp.Or(strings.Join(frames, " "), "'none'"))
 	page, err := fs.ReadFile(files, "index.html")
 	if err != nil {
 		return nil, err

@@ -1,6 +1,8 @@
 package web_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -45,5 +47,44 @@ func TestWhatIsKnownIsNotSentAgain(t *testing.T) {
 	}
 	if missing := get("index.html", ""); missing.Code != http.StatusNotFound {
 		t.Errorf("index.html: %d", missing.Code)
+	}
+}
+
+// TestPolicy: the page and each of its files forbid scripts and styles of others, and to be framed.
+func TestPolicy(t *testing.T) {
+	for _, name := range []string{"", "app.js", "app.css", "icon.svg", "missing"} {
+		head := get(name, "").Header()
+		policy := head.Get("Content-Security-Policy")
+		for _, want := range []string{"default-src 'none'", "script-src 'self';", "connect-src 'self';", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"} {
+			if !strings.Contains(policy, want) {
+				t.Errorf("%q: the policy %q has no %s", name, policy, want)
+			}
+		}
+		if strings.Contains(policy, "unsafe") || strings.Contains(policy, "*") || strings.Contains(policy, "http") {
+			t.Errorf("%q: the policy %q is too wide", name, policy)
+		}
+		if head.Get("X-Content-Type-Options") != "nosniff" || head.Get("Referrer-Policy") != "no-referrer" || head.Get("Cross-Origin-Opener-Policy") != "same-origin" {
+			t.Errorf("%q: headers %v", name, head)
+		}
+	}
+	if one, two := get("", "").Header().Get("Content-Security-Policy"), get("", "").Header().Get("Content-Security-Policy"); one == two {
+		t.Errorf("the nonce is the same twice: %s", one)
+	}
+}
+
+// TestFirstViewIsSmall: all that the first view loads is under 1 MB compressed.
+func TestFirstViewIsSmall(t *testing.T) {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	for _, name := range []string{"", "app.js", "app.css", "icon.svg"} {
+		if _, err := z.Write(get(name, "").Body.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if b.Len() < 100_000 || b.Len() > 1_000_000 {
+		t.Errorf("%d bytes compressed", b.Len())
 	}
 }

@@ -1,5 +1,5 @@
-// Package about has the commands about atoll itself: config, demo, doctor, drivers
-// and version.
+// Package about has the commands about atoll itself: config, demo, doctor, drivers,
+// setup and version.
 package about
 
 import (
@@ -15,6 +15,7 @@ func Commands(a *app.App) []app.Entry {
 	return []app.Entry{
 		{Name: "drivers", New: c.driversCommand},
 		{Name: "doctor", New: c.doctorCommand},
+		{Name: "setup", New: c.setupCommand},
 		{Name: "demo", New: c.demoCommand},
 		{Name: "config", New: c.configCommand},
 		{Name: "version", New: c.versionCommand},

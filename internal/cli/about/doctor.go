@@ -32,36 +32,89 @@ type finding struct {
 }
 
 func (a commands) doctorCommand() *cobra.Command {
-	return &cobra.Command{
+	var verbose bool
+	cmd := &cobra.Command{
 		Use:     "doctor",
-		Example: "  atoll doctor",
+		Example: "  atoll doctor\n  atoll doctor --verbose",
 		Short:   "Check this machine and suggest fixes",
-		Long: `Check what each driver can do on this machine, and print how to enable what is
-missing. The exit status is 1 if something that the configuration needs does
-not work; such checks are marked BAD. Optional features that are missing are
-marked "-".`,
+		Long: `Check what works on this machine. The first line is the verdict. Below it is
+what the configuration needs and does not work (BAD), and what the configured
+driver lacks ("-"), with the way to get it. --verbose lists all checks of all
+drivers. The exit status is 1 if there is something BAD.`,
 		Args: app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list := a.runChecks(cmd.Context())
-			bad := 0
-			for _, f := range list {
-				if !f.OK && !f.Optional {
-					bad++
-				}
-			}
+			verdict := a.judge(list)
 			if a.JSON {
-				if err := a.PrintJSON(list); err != nil {
+				if err := a.PrintJSON(append([]finding{verdict}, list...)); err != nil {
 					return err
 				}
-			} else if err := a.tellFindings(list); err != nil {
+			} else if err := a.printReport(verdict, list, verbose); err != nil {
 				return err
 			}
-			if bad > 0 {
+			if !verdict.OK {
 				return exitcode.Silent(exitcode.Problems)
 			}
 			return nil
 		},
 	}
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "list all checks")
+	return cmd
+}
+
+// judge sums up findings in one, whose detail is one line.
+func (a commands) judge(list []finding) finding {
+	var works, missing, bad []string
+	for _, f := range list {
+		name, isDriver := strings.CutPrefix(f.Check, driverCheck)
+		switch {
+		case isDriver && f.OK:
+			works = append(works, name)
+		case isDriver:
+			missing = append(missing, name)
+		}
+		if !f.OK && !f.Optional {
+			bad = append(bad, f.Check)
+		}
+	}
+	v := finding{Check: "verdict", OK: len(bad) == 0}
+	switch {
+	case len(bad) == 1:
+		v.Detail = "1 problem (" + bad[0] + "); "
+	case len(bad) > 1:
+		v.Detail = fmt.Sprintf("%d problems (%s); ", len(bad), strings.Join(bad, ", "))
+	}
+	v.Detail += "working drivers: " + output.DashIfEmpty(strings.Join(works, ", "))
+	if len(missing) > 0 {
+		v.Detail += "; not here: " + strings.Join(missing, ", ")
+	}
+	return v
+}
+
+// printReport prints the verdict, and the findings that need attention or all of them.
+func (a commands) printReport(verdict finding, list []finding, all bool) error {
+	word := "OK"
+	if !verdict.OK {
+		word = "BAD"
+	}
+	if _, err := fmt.Fprintf(a.Out, "%s: %s\n", word, verdict.Detail); err != nil {
+		return err
+	}
+	if all {
+		return a.tellFindings(list)
+	}
+	var shown []finding
+	for _, f := range list {
+		// A line about the driver itself has no name of a driver in it, and is BAD if it is the configured one.
+		if !f.OK && (!f.Optional || f.Driver == a.DefaultDriver()) {
+			shown = append(shown, f)
+		}
+	}
+	if err := a.tellFindings(shown); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.Out, "'atoll doctor --verbose' lists all %d checks; 'atoll setup DRIVER' gets what a driver needs.\n", len(list))
+	return err
 }
 
 func (a commands) tellFindings(list []finding) error {
@@ -105,6 +158,9 @@ func (f *finding) name() string {
 	return f.Check
 }
 
+// driverCheck begins the name of a check of a whole driver.
+const driverCheck = "driver "
+
 func (a commands) runChecks(ctx context.Context) []finding {
 	v := version.Build()
 	list := []finding{{Check: "atoll", OK: true, Detail: v.Version + " " + v.Go + " " + v.Platform}}
@@ -124,7 +180,7 @@ func (a commands) runChecks(ctx context.Context) []finding {
 func (a commands) examineDriver(ctx context.Context, d atoll.Driver) []finding {
 	ctx, cancel := context.WithTimeoutCause(ctx, app.ProbeTimeout, fmt.Errorf("%w: it has not answered for %v", atoll.ErrTimeout, app.ProbeTimeout))
 	defer cancel()
-	f := finding{Check: "driver " + d.Name(), OK: true}
+	f := finding{Check: driverCheck + d.Name(), OK: true}
 	ft, err := d.Probe(ctx)
 	if err != nil {
 		f.OK, f.Optional, f.Detail = false, d.Name() != a.DefaultDriver(), err.Error()

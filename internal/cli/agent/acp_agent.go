@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/url"
 	"os"
@@ -45,9 +46,14 @@ type acpSession struct {
 	cwd  string // of the editor; it is the workspace in the sandbox
 	ask  bool
 	turn string // that is under way; empty: none
+
+	warning string // for the next prompt
 }
 
 var _ acp.Agent = (*acpAgent)(nil)
+
+// acpPrefix begins the ids of the chats of editors.
+const acpPrefix = "acp-"
 
 // The modes of a session.
 const (
@@ -61,7 +67,8 @@ func (s *acpAgent) Initialize(context.Context, acp.InitializeRequest) (acp.Initi
 		ProtocolVersion: acp.ProtocolVersionNumber,
 		AgentInfo:       &acp.Implementation{Name: "atoll-" + s.name, Title: acp.Ptr(s.name + " in a sandbox"), Version: version.Build().Version},
 		AgentCapabilities: acp.AgentCapabilities{
-			PromptCapabilities: acp.PromptCapabilities{Image: true, EmbeddedContext: true},
+			PromptCapabilities:  acp.PromptCapabilities{Image: true, EmbeddedContext: true},
+			SessionCapabilities: acp.SessionCapabilities{List: &acp.SessionListCapabilities{}, Resume: &acp.SessionResumeCapabilities{}, Close: &acp.SessionCloseCapabilities{}},
 		},
 		AuthMethods: []acp.AuthMethod{},
 	}, nil
@@ -78,7 +85,7 @@ func (s *acpAgent) NewSession(ctx context.Context, p acp.NewSessionRequest) (acp
 		return acp.NewSessionResponse{}, acp.NewInvalidParams(map[string]any{"error": "cwd is not absolute"})
 	}
 	cwd := filepath.Clean(p.Cwd)
-	session := &acpSession{id: "acp-" + strings.ToLower(atoll.NewID()), cwd: cwd, ask: s.asks}
+	session := &acpSession{id: acpPrefix + strings.ToLower(atoll.NewID()), cwd: cwd, ask: s.asks, warning: warnOfServers(p.McpServers)}
 	if filepath.Dir(cwd) == cwd {
 		return acp.NewSessionResponse{}, acp.NewInvalidParams(map[string]any{"error": "the root of this machine is no project"})
 	}
@@ -90,14 +97,29 @@ func (s *acpAgent) NewSession(ctx context.Context, p acp.NewSessionRequest) (acp
 	s.mu.Lock()
 	s.sessions[session.id] = session
 	s.mu.Unlock()
-	r := acp.NewSessionResponse{SessionId: acp.SessionId(session.id)}
-	if s.asks {
-		r.Modes = &acp.SessionModeState{CurrentModeId: modeAsk, AvailableModes: []acp.SessionMode{
-			{Id: modeAsk, Name: "Ask", Description: acp.Ptr("Asks before it uses tools")},
-			{Id: modeAlone, Name: "Alone", Description: acp.Ptr("Works without asking; its sandbox isolates it")},
-		}}
+	return acp.NewSessionResponse{SessionId: acp.SessionId(session.id), Modes: s.modes(session)}, nil
+}
+
+// warnOfServers returns what to tell an editor that wants MCP servers of its own; "" for none. They would be programs of the
+// editor's machine, which a sandbox does not reach.
+func warnOfServers(servers []acp.McpServer) string {
+	var names []string
+	for _, m := range servers {
+		switch {
+		case m.Stdio != nil:
+			names = append(names, m.Stdio.Name)
+		case m.Http != nil:
+			names = append(names, m.Http.Name)
+		case m.Sse != nil:
+			names = append(names, m.Sse.Name)
+		default:
+			names = append(names, "another")
+		}
 	}
-	return r, nil
+	if len(names) == 0 {
+		return ""
+	}
+	return "the editor's MCP servers are not used in the sandbox: " + strings.Join(names, ", ") + "; those of an assistant's directory mcps/ are"
 }
 
 // copyProject copies the editor's directory into a workspace of the session.
@@ -150,16 +172,6 @@ func (s *acpAgent) CloseSession(ctx context.Context, p acp.CloseSessionRequest) 
 	return acp.CloseSessionResponse{}, nil
 }
 
-// ListSessions is not offered.
-func (s *acpAgent) ListSessions(context.Context, acp.ListSessionsRequest) (acp.ListSessionsResponse, error) {
-	return acp.ListSessionsResponse{}, acp.NewMethodNotFound(acp.AgentMethodSessionList)
-}
-
-// ResumeSession is not offered.
-func (s *acpAgent) ResumeSession(context.Context, acp.ResumeSessionRequest) (acp.ResumeSessionResponse, error) {
-	return acp.ResumeSessionResponse{}, acp.NewMethodNotFound(acp.AgentMethodSessionResume)
-}
-
 // SetSessionConfigOption is not offered.
 func (s *acpAgent) SetSessionConfigOption(context.Context, acp.SetSessionConfigOptionRequest) (acp.SetSessionConfigOptionResponse, error) {
 	return acp.SetSessionConfigOptionResponse{}, acp.NewMethodNotFound(acp.AgentMethodSessionSetConfigOption)
@@ -168,7 +180,11 @@ func (s *acpAgent) SetSessionConfigOption(context.Context, acp.SetSessionConfigO
 // buildRequest is a prompt as a turn.
 func (s *acpAgent) buildRequest(session *acpSession, prompt []acp.ContentBlock) (agent.Request, error) {
 	r := s.like
-	r.Chat, r.Ask = session.id, session.ask
+	r.Chat, r.Ask, r.Labels = session.id, session.ask, maps.Clone(r.Labels)
+	if r.Labels == nil {
+		r.Labels = make(map[string]string)
+	}
+	r.Labels[cwdLabel] = session.cwd
 	if r.Config != nil {
 		cfg := *r.Config
 		if s.mount {

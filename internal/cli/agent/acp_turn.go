@@ -17,6 +17,10 @@ func (s *acpAgent) Prompt(ctx context.Context, p acp.PromptRequest) (acp.PromptR
 	s.mu.Lock()
 	session, ok := s.sessions[string(p.SessionId)]
 	busy := ok && session.turn != ""
+	warning := ""
+	if ok && !busy {
+		warning, session.warning = session.warning, ""
+	}
 	s.mu.Unlock()
 	switch {
 	case !ok:
@@ -35,6 +39,9 @@ func (s *acpAgent) Prompt(ctx context.Context, p acp.PromptRequest) (acp.PromptR
 	s.setTurn(session, made.ID)
 	defer s.setTurn(session, "")
 	t := &acpTurn{s: s, session: session, id: made.ID, decided: make(map[string]context.CancelFunc)}
+	if warning != "" {
+		_ = t.sendEvent(ctx, agent.Event{Type: agent.Warning, Text: warning}) // an editor that is gone ends the connection
+	}
 	result, err := t.followTurn(ctx)
 	if err != nil {
 		return acp.PromptResponse{}, acpError(err)

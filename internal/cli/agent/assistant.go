@@ -62,6 +62,11 @@ func (a commands) assistantLs() *cobra.Command {
 			if a.JSON {
 				return a.PrintJSON(output.NonNil(all))
 			}
+			for _, i := range all {
+				if i.Problem != "" {
+					a.Progress("%s: %s", i.ID, i.Problem)
+				}
+			}
 			if len(all) == 0 {
 				a.Progress("there are no assistants to talk to; 'atoll assistant new NAME' makes one")
 				return nil
@@ -200,11 +205,36 @@ func (c *checking) checkTree(dir, app string) {
 
 // checkAssistant checks an assistant.
 func (c *checking) checkAssistant(dir, id, app string) {
-	_, err := assistant.Read(dir, id, *c.loadOptions(app))
+	options := *c.loadOptions(app) // its problems are told first
+	before := len(c.problems)
+	_, err := assistant.Read(dir, id, options)
 	c.found = append(c.found, id)
 	if err != nil {
-		c.wrong++
 		c.add(err)
+	}
+	c.addSkills(filepath.Join(dir, "skills"))
+	if len(c.problems) > before {
+		c.wrong++
+	}
+}
+
+// addSkills adds what 'atoll skill validate' finds in a directory of skills, which may be missing.
+func (c *checking) addSkills(dir string) {
+	if !isDir(dir) {
+		return
+	}
+	dirs, err := skillDirs(dir)
+	c.add(err)
+	for _, at := range dirs {
+		if at == dir {
+			continue // no skills
+		}
+		for _, p := range validateSkill(at) {
+			q := assistant.Problem{File: p.File, Line: p.Line, Field: p.Field, Text: p.Text}
+			if !slices.ContainsFunc(c.problems, func(o *assistant.Problem) bool { return *o == q }) {
+				c.problems = append(c.problems, &q)
+			}
+		}
 	}
 }
 
@@ -223,13 +253,9 @@ func (c *checking) loadOptions(dir string) *assistant.LoadOptions {
 	o.Servers, err = tool.Load(filepath.Join(dir, "mcps"), o.Processes, c.env)
 	c.add(err)
 	if dir := filepath.Join(dir, "skills"); isDir(dir) {
-		list, problems, err := skill.Load(skill.DirFS(dir))
+		list, _, err := skill.Load(skill.DirFS(dir))
 		c.add(err)
-		for _, p := range problems {
-			if p.Fatal {
-				c.problems = append(c.problems, &assistant.Problem{File: filepath.Join(dir, p.File), Line: p.Line, Field: p.Field, Text: p.Text})
-			}
-		}
+		c.addSkills(dir)
 		o.Skills = list
 	}
 	if c.shelves == nil {
@@ -278,7 +304,7 @@ func (a commands) assistantNew() *cobra.Command {
 		Short:   "Create an assistant from a template",
 		Args:    app.CheckArgCount(1, 1, "one name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			appDir, err := a.AppDir()
+			appDir, err := a.NewAppDir()
 			if err != nil {
 				return err
 			}

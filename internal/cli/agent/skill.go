@@ -39,7 +39,10 @@ an assistant are for that one only.`,
 }
 
 // skillPlace is where skills lie.
-type skillPlace struct{ assistant string }
+type skillPlace struct {
+	assistant string
+	create    bool // the app directory need not exist
+}
 
 func (p *skillPlace) add(cmd *cobra.Command) {
 	cmd.Flags().String("app", "", "`DIRECTORY` of assistants, connectors, mcps and skills (default ~/.config/atoll)")
@@ -48,7 +51,11 @@ func (p *skillPlace) add(cmd *cobra.Command) {
 
 // directory returns the directory of skills, which need not be there.
 func (p *skillPlace) directory(a commands) (string, error) {
-	dir, err := a.AppDir()
+	appDir := a.AppDir
+	if p.create {
+		appDir = a.NewAppDir
+	}
+	dir, err := appDir()
 	if err != nil {
 		return "", err
 	}
@@ -243,7 +250,7 @@ func validateSkill(dir string) []skill.Problem {
 }
 
 func (a commands) skillAdd() *cobra.Command {
-	var p skillPlace
+	p := skillPlace{create: true}
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "add SOURCE",

@@ -35,14 +35,19 @@ func (a *App) FleetAgents(f *fleet.Fleet, log *slog.Logger, server bool) func() 
 		if err != nil {
 			return nil, err
 		}
-		shelf := &appCache{dir: dir, log: log, hooks: &hook.Cache{}}
+		idle := config.Get[time.Duration](c, "agents.idle")
+		if !server { // this process ends with its turn
+			idle = 0
+		}
+		cache := &appCache{dir: dir, log: log, hooks: &hook.Cache{}}
 		if log == nil {
-			shelf.log = slog.New(slog.DiscardHandler)
+			cache.log = slog.New(slog.DiscardHandler)
 		}
 		pipeline, err := assistant.New(assistant.Options{
-			Agents: ListAgents(), App: shelf.loadApp, Dir: filepath.Join(a.sharedDir(), "chats"), Log: log, Timeout: config.Get[time.Duration](c, "agents.timeout"), PermissionTimeout: config.Get[time.Duration](c, "agents.patience"),
+			Agents: ListAgents(), App: cache.loadApp, Dir: filepath.Join(a.sharedDir(), "chats"), Log: log, Timeout: config.Get[time.Duration](c, "agents.timeout"), PermissionTimeout: config.Get[time.Duration](c, "agents.patience"),
 			Connector: config.Get[string](c, "agents.connector"), ChooseDriver: a.agentDriver(f), Processes: SupportedProcesses(),
 			FindProgram: a.AgentPrograms().Program,
+			AgentIdle:   idle, IdleAgents: config.Get[int](c, "agents.idle_count"),
 			Ledger:      f.Usage(),
 			ToolProgram: func() (string, error) { return helper.Finder{}.Find("atoll-tool") },
 		})
@@ -52,6 +57,7 @@ func (a *App) FleetAgents(f *fleet.Fleet, log *slog.Logger, server bool) func() 
 		turns, err := turn.Open(turn.Options{
 			Dir: filepath.Join(a.sharedDir(), "turns"), Log: log, PerOwner: config.Get[int](c, "agents.turns"),
 			Keep: server, Settle: pipeline.SettleTurn, Retention: config.Get[time.Duration](c, "agents.keep"), PermissionTimeout: config.Get[time.Duration](c, "agents.patience"),
+			Notify: f.EmitTurn,
 		})
 		if err != nil {
 			return nil, a.ExplainWriteError(err)
@@ -78,8 +84,24 @@ func (a *App) agentVersion(name string) string {
 // SupportedProcesses are the functions of this program that tools and hooks may name.
 func SupportedProcesses() tool.Processes { return tool.BuiltinProcesses(time.Now) }
 
-// AppDir is the directory of assistants, connectors, mcps and skills.
+// AppDir is the directory of assistants, connectors, mcps and skills. One that is configured must exist.
 func (a *App) AppDir() (string, error) {
+	dir, err := a.NewAppDir()
+	if err == nil && config.Get[string](a.Config, "app") != "" {
+		if info, serr := os.Stat(dir); serr != nil {
+			err = fmt.Errorf("app (ATOLL_APP, --app): %w: the directory %s does not exist", atoll.ErrNotFound, dir)
+			if !errors.Is(serr, fs.ErrNotExist) {
+				err = fmt.Errorf("app (ATOLL_APP, --app): %w", serr)
+			}
+		} else if !info.IsDir() {
+			err = fmt.Errorf("app (ATOLL_APP, --app): %w: %s is no directory", atoll.ErrInvalid, dir)
+		}
+	}
+	return dir, err
+}
+
+// NewAppDir is AppDir, which may have to be created.
+func (a *App) NewAppDir() (string, error) {
 	if dir := config.Get[string](a.Config, "app"); dir != "" {
 		return dir, nil
 	}
@@ -159,7 +181,7 @@ func (s *appCache) loadApp(context.Context) (*assistant.App, error) {
 	return app, nil
 }
 
-// read reads the directory.
+// read reads the directory. The caller holds mu.
 func (s *appCache) read() (*assistant.App, error) {
 	at := func(name string) string { return filepath.Join(s.dir, name) }
 	app := &assistant.App{}
@@ -185,9 +207,14 @@ func (s *appCache) read() (*assistant.App, error) {
 	}
 	app.Tools, err = tool.Load(at("mcps"), SupportedProcesses(), os.LookupEnv)
 	errs = append(errs, err)
-	app.Assistants, err = assistant.Load(at("assistants"), assistant.LoadOptions{
+	var last map[string]*assistant.Assistant
+	if s.last != nil {
+		last = s.last.Assistants
+	}
+	all, err := assistant.Load(at("assistants"), assistant.LoadOptions{
 		Agents: ListAgents(), Connectors: app.Connectors, Servers: app.Tools, Skills: app.Skills, Processes: SupportedProcesses(), Env: os.LookupEnv, Hooks: s.hooks,
-	})
+	}, last)
+	app.Assistants, app.Faults = all.Assistants, all.Faults
 	return app, errors.Join(append(errs, err)...)
 }
 

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/cli/tty"
@@ -120,84 +119,10 @@ func (a *App) Driver() (atoll.Driver, error) {
 	return nil, fmt.Errorf("%w: driver %q%s; there is: %s", atoll.ErrNotFound, name, suggest.Hint(name, names), strings.Join(names, ", "))
 }
 
-// ListSandboxes returns the caller's sandboxes, oldest first.
-func (a *App) ListSandboxes(ctx context.Context, filter client.Filter) ([]atoll.Info, error) {
-	c, err := a.Client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return c.Sandboxes(ctx, filter)
-}
-
-// OpenSandbox returns the sandbox of a name, an id, or a prefix of one.
-func (a *App) OpenSandbox(ctx context.Context, key string) (*client.Sandbox, error) {
-	c, err := a.Client(ctx)
-	if err != nil {
-		return nil, err
-	}
-	sb, err := c.Sandbox(ctx, key)
-	if !errors.Is(err, atoll.ErrNotFound) {
-		return sb, err
-	}
-	all, lerr := c.Sandboxes(ctx, client.Filter{})
-	if lerr != nil {
-		return nil, errors.Join(err, lerr)
-	}
-	var begins, names []string
-	id := ""
-	for _, i := range all {
-		if key != "" && (strings.HasPrefix(i.ID, key) || strings.HasPrefix(i.Name, key)) {
-			begins, id = append(begins, output.SandboxName(i.Status)), i.ID
-		}
-		names = append(names, output.SandboxName(i.Status))
-	}
-	switch len(begins) {
-	case 1:
-		return c.Sandbox(ctx, id)
-	case 0:
-		hint := "; 'atoll ls' shows what there is"
-		if len(all) == 0 {
-			hint = ": there are no sandboxes; 'atoll create' makes one"
-		}
-		return nil, fmt.Errorf("sandbox %q: %w%s%s", key, atoll.ErrNotFound, suggest.Hint(key, names), hint)
-	}
-	return nil, fmt.Errorf("%w: %q is the beginning of %d sandboxes: %s", atoll.ErrInvalid, key, len(begins), strings.Join(begins, ", "))
-}
-
 // Progress prints a progress message to stderr, unless --quiet or --json is set.
 func (a *App) Progress(format string, args ...any) {
 	if !a.Quiet && !a.JSON {
 		fmt.Fprintln(a.Err, output.CleanLines(fmt.Sprintf(format, args...), ""))
-	}
-}
-
-// CompleteSandboxes completes the argument at position at with the names of sandboxes; -1
-// means every argument.
-func (a *App) CompleteSandboxes(at int) cobra.CompletionFunc {
-	return a.CompleteFrom(at, func(ctx context.Context) ([]string, error) {
-		all, err := a.ListSandboxes(ctx, client.Filter{})
-		var names []string
-		for _, i := range all {
-			names = append(names, output.SandboxName(i.Status))
-		}
-		return names, err
-	})
-}
-
-// CompleteFrom completes the argument at position at with the results of list; -1 means every
-// argument.
-func (a *App) CompleteFrom(at int, list func(context.Context) ([]string, error)) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if at >= 0 && len(args) != at || a.Configure(cmd) != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		names, err := list(cmd.Context())
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		names = slices.DeleteFunc(names, func(n string) bool { return slices.Contains(args, n) })
-		slices.Sort(names)
-		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

@@ -262,8 +262,8 @@ func WaitUntilIdle(ctx context.Context, f *fleet.Fleet, after time.Duration, all
 // stillNeeded reports whether commands are under way from here, or a sandbox of
 // a project runs.
 func stillNeeded(ctx context.Context, f *fleet.Fleet) (bool, error) {
-	census, err := f.CountSandboxes(ctx)
-	if err != nil || census.Commands > 0 {
+	counts, err := f.CountSandboxes(ctx)
+	if err != nil || counts.Commands > 0 {
 		return true, err
 	}
 	list, err := f.Account(fleet.LocalCaller()).List(ctx, fleet.Filter{States: []atoll.State{atoll.Starting, atoll.Running, atoll.Paused}, AllOwners: true})

@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
+	"github.com/atoll-sandbox/atoll/internal/cli/output"
 )
 
 // flagValues are the flags whose values can be completed, of all commands that have
@@ -69,5 +71,35 @@ func (a *App) CompleteFlags(cmd *cobra.Command) {
 	}
 	for _, sub := range cmd.Commands() {
 		a.CompleteFlags(sub)
+	}
+}
+
+// CompleteSandboxes completes the argument at position at with the names of sandboxes; -1
+// means every argument.
+func (a *App) CompleteSandboxes(at int) cobra.CompletionFunc {
+	return a.CompleteFrom(at, func(ctx context.Context) ([]string, error) {
+		all, err := a.ListSandboxes(ctx, client.Filter{})
+		var names []string
+		for _, i := range all {
+			names = append(names, output.SandboxName(i.Status))
+		}
+		return names, err
+	})
+}
+
+// CompleteFrom completes the argument at position at with the results of list; -1 means every
+// argument.
+func (a *App) CompleteFrom(at int, list func(context.Context) ([]string, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if at >= 0 && len(args) != at || a.Configure(cmd) != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names, err := list(cmd.Context())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		names = slices.DeleteFunc(names, func(n string) bool { return slices.Contains(args, n) })
+		slices.Sort(names)
+		return names, cobra.ShellCompDirectiveNoFileComp
 	}
 }

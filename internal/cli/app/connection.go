@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/version"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/fleet/webhook"
 )
 
 // Connection is the connection of this run to a fleet.
@@ -174,6 +176,7 @@ func (a *App) FleetOptions(log *slog.Logger) fleet.Options {
 			Workspaces: config.Get[int](c, "quota.workspaces"), Processes: config.Get[int](c, "quota.processes"),
 			Tokens: int64(config.Get[int](c, "quota.tokens")), Cost: config.Get[float64](c, "quota.cost"),
 		},
+		Webhooks:  webhook.Options{Allow: config.List[netip.Prefix](c, "webhooks.allow")},
 		OwnerDisk: defaultOwnerDisk,
 		Retention: fleet.Retention{Keep: config.Get[time.Duration](c, "retention.keep"), Cron: config.Get[string](c, "retention.cron")},
 	}

@@ -28,7 +28,8 @@ func (a *App) PrintError(err error) {
 		_ = a.PrintJSON(map[string]any{"error": err.Error(), "kind": exitcode.KindOf(err)}) // stdout is gone: there is nowhere else
 		return
 	}
-	fmt.Fprintf(a.Err, "atoll: %s\n", output.CleanLines(strings.TrimRight(err.Error(), "\n"), "       "))
+	text := strings.TrimPrefix(err.Error(), atoll.ErrInvalid.Error()+": ") // the exit code says that it was the call
+	fmt.Fprintf(a.Err, "atoll: %s\n", output.CleanLines(strings.TrimRight(text, "\n"), "       "))
 }
 
 // UnknownCommand returns an error with a hint for an unknown subcommand; nil without

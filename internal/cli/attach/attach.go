@@ -101,7 +101,7 @@ type Options struct {
 }
 
 func (b *Options) AddRecordFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&b.Record, "record", "", "write what the terminal shows to this new `FILE`, as asciicast, while you are before it")
+	cmd.Flags().StringVar(&b.Record, "record", "", "write what the terminal shows to this new `FILE`, as asciicast, while you are attached")
 }
 
 // Check says early what would be too late to say when a terminal is open.

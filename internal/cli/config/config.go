@@ -33,7 +33,7 @@ type key struct {
 	Form    form
 	def     string // of a list, separated by commas; empty: none
 	Flag    string // the flag that sets it, on commands that have it
-	Project bool   // a project's file may set it: nothing that opens a wall or names a place
+	Project bool   // a project's file may set it: nothing that weakens the isolation or names a directory of the host
 	shell   bool   // only flags and the environment set it
 	Secret  bool   // its value is never shown
 	Help    string
@@ -57,6 +57,7 @@ var (
 	formToken    = form{parse: func(s string) (any, error) { return ParseToken(s) }}
 	formSize     = form{parse: func(s string) (any, error) { return ParseSize(s) }}
 	formDuration = form{parse: func(s string) (any, error) { return ParseDuration(s) }}
+	formWait     = form{parse: func(s string) (any, error) { return parseWait(s) }}
 	formCount    = form{parse: func(s string) (any, error) { return ParseCount(s) }}
 	formAmount   = form{parse: func(s string) (any, error) { return parseAmount(s) }}
 	formNetwork  = form{parse: func(s string) (any, error) {
@@ -98,6 +99,7 @@ var (
 	}}
 	formSyncIdle = form{parse: func(s string) (any, error) { return parseSyncIdle(s) }}
 	formPatterns = form{List: true, parse: func(s string) (any, error) { return s, projectfile.CheckPattern(s) }}
+	formPrefixes = form{List: true, parse: func(s string) (any, error) { return parsePrefix(s) }}
 	formProvider = form{parse: func(s string) (any, error) { return ParseOneOf(s, projectfile.Providers()...) }}
 	formCron     = form{parse: func(s string) (any, error) {
 		if _, err := cron.ParseStandard(s); err != nil {
@@ -128,15 +130,15 @@ var Keys = []key{
 	{Name: "defaults.workspaces", Form: formWorkspaces, Flag: "workspace", Help: "workspaces to mount: NAME[:TARGET[:ro]]"},
 	{Name: "defaults.lifecycle.policy", Form: formPolicy, def: "persistent", Flag: "policy", Project: true, Help: "oneshot, session, longrunning or persistent"},
 	{Name: "defaults.lifecycle.idle", Form: formDuration, Flag: "idle", Project: true, Help: "idle time until it ends, like 30m; \"never\""},
-	{Name: "defaults.lifecycle.ttl", Form: formDuration, Flag: "ttl", Project: true, Help: "until it is removed, used or not"},
-	{Name: "defaults.lifecycle.lifetime", Form: formDuration, Flag: "lifetime", Project: true, Help: "until it is removed, once it is not in use"},
+	{Name: "defaults.lifecycle.ttl", Form: formDuration, Flag: "ttl", Project: true, Help: "age at which it is removed, even while used"},
+	{Name: "defaults.lifecycle.lifetime", Form: formDuration, Flag: "lifetime", Project: true, Help: "age after which it is removed as soon as nobody uses it"},
 
 	{Name: "defaults.machine.nested_virt", Form: formSwitch, Flag: "nested", Help: "allow nested VMs, if this host can (default true)"},
 	{Name: "defaults.machine.persist", Form: formSwitch, Flag: "persist", Project: true, Help: "keep the disks of a VM when it stops (default true)"},
 	{Name: "defaults.machine.share_proto", Form: formShare, Flag: "share", Project: true, Help: "file sharing protocol of VMs: virtiofs or 9p (default: the best available)"},
 	{Name: "defaults.machine.qemu_extra_args", Form: formWords, Flag: "qemu-arg", Help: "extra arguments of QEMU, of those that the driver allows"},
 
-	{Name: "egress.proxy", Form: formUpstream, Secret: true, Help: "HTTP proxy that sandboxes' connections leave this host through: http://[USER:PASSWORD@]HOST:PORT, or none (default $HTTPS_PROXY and $HTTP_PROXY, without $NO_PROXY)"},
+	{Name: "egress.proxy", Form: formUpstream, Secret: true, Help: "HTTP proxy that sandboxes' connections leave this host through: http://[USER:PASSWORD@]HOST:PORT, or none (default $HTTPS_PROXY, $HTTP_PROXY; hosts in $NO_PROXY are reached directly)"},
 	{Name: "egress.no_proxy", Form: formHosts, Help: "with egress.proxy: hosts reached directly, like .corp.example, 10.0.0.0/8"},
 
 	{Name: "env_files", Form: formPatterns, Help: "patterns of ignored files that 'atoll up' uploads, like .env*"},
@@ -168,10 +170,12 @@ var Keys = []key{
 	{Name: "kubernetes.guest_image", Form: formText, Help: "image with the guest agent, for volume and init"},
 	{Name: "kubernetes.guest_path", Form: formInside, Help: "path of the guest agent in images (default /atoll-guest)"},
 	{Name: "kubernetes.key", Form: formPath, Help: "file of the key by which pods know this host, the same for all servers of a fleet (default kubernetes/host.key in home)"},
-	{Name: "kubernetes.storage_class", Form: formText, Help: "volume of working directories: a class of the cluster, default, none or memory (default none)"},
+	{Name: "kubernetes.storage_class", Form: formText, Help: "storage of working directories: a storage class, default for the cluster's own, none or memory (default none)"},
 	{Name: "kubernetes.direct", Form: formSwitch, Help: "connect to pods by their addresses, since atoll runs in the cluster"},
 	{Name: "kubernetes.privileged", Form: formSwitch, Help: "keep the users of images, including root"},
-	{Name: "kubernetes.home", Form: formText, Help: "name of the fleet that pods belong to, the same for all servers of one (default: of this host's key)"},
+	{Name: "kubernetes.home", Form: formText, Help: "name of the fleet that pods belong to, the same for all its servers (default: derived from kubernetes.key)"},
+
+	{Name: "webhooks.allow", Form: formPrefixes, Help: "addresses besides public ones that webhooks may lead to, also over http, like 10.0.0.0/8 (default: none)"},
 
 	{Name: "retention.keep", Form: formDuration, def: "7d", Help: "retention of unused workspaces; \"never\": for ever"},
 	{Name: "retention.cron", Form: formCron, def: "0 3 * * *", Help: "when unused workspaces are removed"},
@@ -188,8 +192,10 @@ var Keys = []key{
 	{Name: "agents.connector", Form: formText, Help: "default connector to models (default: that of an API key in the environment, like ANTHROPIC_API_KEY)"},
 	{Name: "agents.driver", Form: formName, Help: "driver of agents' sandboxes (default: driver, if it runs real programs)"},
 	{Name: "agents.timeout", Form: formDuration, def: "1h", Help: "time limit of a turn"},
-	{Name: "agents.patience", Form: formDuration, def: "5m", Help: "time until a permission request is denied"},
+	{Name: "agents.patience", Form: formDuration, def: "5m", Help: "an unanswered permission request is denied after this time"},
 	{Name: "agents.turns", Form: formCount, def: "16", Help: "turns of an owner at once"},
+	{Name: "agents.idle", Form: formWait, def: "5m", Help: "how long an agent waits for the next turn of its chat; \"0s\": it ends with the turn"},
+	{Name: "agents.idle_count", Form: formCount, def: "8", Help: "agents of a server that wait at once"},
 	{Name: "agents.keep", Form: formDuration, def: "7d", Help: "how long a turn's events are kept"},
 
 	{Name: "serve.listen", Form: formListen, Flag: "listen", Help: "addresses to listen on, like 127.0.0.1:8484"},
@@ -201,7 +207,7 @@ var Keys = []key{
 	{Name: "serve.rate", Form: formAmount, Flag: "rate", Help: "requests a second that one caller may make (default 1000)"},
 	{Name: "serve.e2b", Form: formSwitch, Flag: "e2b", Help: "serve the API of E2B, too, for its SDKs"},
 	{Name: "serve.daytona", Form: formSwitch, Flag: "daytona", Help: "serve the API of Daytona, too, for its SDKs"},
-	{Name: "serve.grace", Form: formDuration, def: "10s", Flag: "grace", Help: "time that commands may run on when the server ends"},
+	{Name: "serve.grace", Form: formDuration, def: "10s", Flag: "grace", Help: "how long running commands may continue after the server is told to stop"},
 
 	{Name: "e2b.driver", Form: formName, Help: "driver of sandboxes of E2B's clients (default: driver, else namespace where it works)"},
 	{Name: "e2b.image", Form: formText, Help: "image of sandboxes of E2B's clients (default: the driver's own)"},
@@ -211,7 +217,7 @@ var Keys = []key{
 	{Name: "server.autostart", Form: formSwitch, def: "true", Help: "let 'atoll up' start a server in the background, if none runs"},
 	{Name: "proxy.listen", Form: formProxy, def: defaultProxy, Flag: "proxy", Help: "address of the proxy for host names of ports, or off"},
 	{Name: "proxy.domains", Form: formDomains, Flag: "domain", Help: "what these names end in (default localhost)"},
-	{Name: "proxy.access", Form: formAccess, def: accessAuto, Flag: "proxy-access", Help: "access by host names: links, open, or auto: links unless only this machine reaches them"},
+	{Name: "proxy.access", Form: formAccess, def: accessAuto, Flag: "proxy-access", Help: "access by host names: links, open, or auto: open if only this machine reaches the proxy, else links"},
 	{Name: "proxy.behind", Form: formSwitch, Flag: "proxy-behind", Help: "the proxy is behind your web server, whose X-Forwarded-For and -Proto are trusted"},
 	{Name: "proxy.public", Form: formOutside, Flag: "proxy-public", Help: "public scheme and port of host names, like https:8443 (default: as the proxy listens; https behind a web server)"},
 	{Name: "proxy.tls.cert", Form: formPath, Flag: "proxy-tls-cert", Help: "PEM file of the certificates for the names (default serve.tls.cert, where others reach the proxy)"},
@@ -541,6 +547,18 @@ func parseSyncIdle(text string) (time.Duration, error) {
 		err = fmt.Errorf("must be %v or more, which is when a sandbox tells that nothing is done in it", guest.DefaultIdle)
 	}
 	return d, err
+}
+
+// parseWait reads a duration that ends some time, or "0s".
+func parseWait(text string) (time.Duration, error) {
+	if d, err := time.ParseDuration(text); err == nil && d == 0 {
+		return 0, nil
+	}
+	d, err := ParseDuration(text)
+	if err != nil || d <= 0 {
+		return 0, errors.New("must be a number with ms, s, m, h or d, like 30s or 5m, or 0s")
+	}
+	return d, nil
 }
 
 var errDuration = errors.New("a duration is a number above 0 with ms, s, m, h or d, like 30s or 1h30m, or never")

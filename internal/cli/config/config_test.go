@@ -54,6 +54,19 @@ func TestDurations(t *testing.T) {
 	}
 }
 
+func TestWaits(t *testing.T) {
+	for text, want := range map[string]time.Duration{"0s": 0, "0": 0, "5m": 5 * time.Minute} {
+		if got, err := parseWait(text); err != nil || got != want {
+			t.Errorf("%q: %v, %v; want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "never", "-1s", "5", "soon"} {
+		if got, err := parseWait(text); err == nil {
+			t.Errorf("%q: %v, want an error", text, got)
+		}
+	}
+}
+
 func TestHosts(t *testing.T) {
 	for text, want := range map[string]string{
 		"atoll.example.com":              "https://atoll.example.com",

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 )
@@ -17,4 +18,16 @@ func ParseSize(text string) (int64, error) {
 		return 0, fmt.Errorf("a size is a number above 0 with k, m, g or t, like 64m")
 	}
 	return int64(n * float64(int64(1)<<shift)), nil
+}
+
+// parsePrefix reads an address, or a range of addresses, like 10.0.0.0/8.
+func parsePrefix(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" && !a.Is4In6() {
+		return netip.PrefixFrom(a, a.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil || p.Addr().Is4In6() || p.Masked() != p {
+		return p, fmt.Errorf("must be an address or a range of addresses, like 10.0.0.0/8")
+	}
+	return p, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/cli/tty"
 	"github.com/atoll-sandbox/atoll/internal/cli/version"
+	"github.com/atoll-sandbox/atoll/internal/helper"
 )
 
 // Launcher runs calls of atoll.
@@ -43,6 +44,8 @@ func (l Launcher) runCall(ctx context.Context, args []string) error {
 	case slices.Equal(args, []string{"version"}), slices.Equal(args, []string{"--version"}):
 		_, err := fmt.Fprintln(l.Out, version.Build())
 		return err
+	case slices.Equal(args, []string{"setup", "helpers"}): // the full program is one of them
+		return InstallHelpers(ctx, helper.Version(), l.Err)
 	case slices.Equal(args, []string{"version", "--json"}):
 		return output.WriteJSON(l.Out, version.Build(), true)
 	}
@@ -61,7 +64,7 @@ func (l Launcher) runDemo(ctx context.Context, args []string) error {
 	flags.StringVar(&d.From, "from", ".", "")
 	flags.BoolVar(&d.JSON, "json", false, "")
 	if err := flags.Parse(args); err != nil || flags.NArg() > 0 {
-		return fmt.Errorf("%w: demo takes --from DIRECTORY and --json here; use `make build` for an atoll with all drivers", atoll.ErrInvalid)
+		return fmt.Errorf("%w: demo takes --from DIRECTORY and --json here; 'atoll setup helpers' or `make build` makes an atoll with all drivers", atoll.ErrInvalid)
 	}
 	return d.Run(ctx)
 }

@@ -85,3 +85,12 @@ func TestResolveArguments(t *testing.T) {
 		}
 	}
 }
+
+// TestSetupOfHelpersNeedsNoFullProgram checks that the program that 'go install' builds can get the rest.
+func TestSetupOfHelpersNeedsNoFullProgram(t *testing.T) {
+	var out bytes.Buffer
+	var got []string
+	if code := launcher(&out, &got, errors.New("started")).Run(t.Context(), []string{"setup", "helpers"}); code != 125 || got != nil || !strings.Contains(out.String(), "make build") {
+		t.Errorf("in a checkout: status %d, full program %q, output %q", code, got, &out)
+	}
+}

@@ -3,6 +3,7 @@ package network
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"strconv"
 	"strings"
@@ -67,6 +68,9 @@ func (a commands) showNetwork(n atoll.Network) error {
 	}
 	rows := [][]string{{"mode", string(n.Mode)}}
 	for _, e := range n.Allow {
+		if end, ok := n.Until[e]; ok {
+			e += " until " + end.Local().Format(time.DateTime)
+		}
 		rows = append(rows, []string{"allow", e})
 	}
 	for _, e := range n.Deny {
@@ -88,8 +92,13 @@ func (a commands) showNetwork(n atoll.Network) error {
 }
 
 func (a commands) networkAllow() *cobra.Command {
-	return a.networkChange("allow SANDBOX ENTRY...", "Let it reach what entries name", "  atoll network allow box proxy.golang.org '*.github.com:443'",
-		func(entries []string) client.NetworkChange { return client.NetworkChange{Allow: entries} })
+	var length time.Duration
+	cmd := a.networkChange("allow SANDBOX ENTRY...", "Let it reach what entries name", "  atoll network allow box proxy.golang.org '*.github.com:443'\n  atoll network allow --for 10m box example.com",
+		func(entries []string) client.NetworkChange {
+			return client.NetworkChange{Allow: entries, Seconds: int64(math.Ceil(length.Seconds()))}
+		})
+	cmd.Flags().DurationVar(&length, "for", 0, "end the permission after this `DURATION` (default: it does not end)")
+	return cmd
 }
 
 func (a commands) networkDeny() *cobra.Command {

@@ -37,7 +37,11 @@ type outer struct {
 func TestWriteJSON(t *testing.T) {
 	now := time.Date(2026, 11, 23, 1, 2, 3, 4, time.UTC)
 	for _, v := range []any{
-		nil, 1, "a<b>\u2028", true, []string{}, []int{1, 2}, map[string]any{"b": 1, "a": []byte("x")}, json.RawMessage(`{"z":1,"a":2}`),
+		nil, 1, "a<b>\u2028", true,
+		[]string{},
+		[]int{1, 2},
+		map[string]any{"b": 1, "a": []byte("x")},
+		json.RawMessage(`{"z":1,"a":2}`),
 		outer{inner: inner{ID: "1", Name: "hidden"}, Name: "n", When: now, Map: map[string]int{"b": 1, "a": 2}, List: []any{1, "x", nil, inner{}}, Bytes: []byte("hi"), Ptr: &inner{ID: "2"}, hidden: 1, Skip: 2},
 		&outer{Raw: json.RawMessage(`[1]`)},
 		atoll.Info{Status: atoll.Status{ID: "x", Name: "box", Created: now}},

@@ -118,10 +118,11 @@ func FindAllHere(ctx context.Context, a *app.App) ([]*Pair, error) {
 	}
 	var list []*Pair
 	for _, info := range all {
-		w, err := Open(ctx, a, info)
+		w, err := newPair(ctx, a, info)
 		if err != nil {
 			return nil, err
 		}
+		w.Repo = repo
 		list = append(list, w)
 	}
 	return list, nil
@@ -157,6 +158,19 @@ func ListOf(ctx context.Context, a *app.App, repo *project.Repo) ([]atoll.Info, 
 
 // Open is a project's sandbox with its repository, if that is here.
 func Open(ctx context.Context, a *app.App, info atoll.Info) (*Pair, error) {
+	w, err := newPair(ctx, a, info)
+	if err != nil {
+		return nil, err
+	}
+	w.Repo, err = repoOf(ctx, a, info)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// newPair is Open without the repository.
+func newPair(ctx context.Context, a *app.App, info atoll.Info) (*Pair, error) {
 	sb, err := a.Conn.Sandbox(ctx, info.ID)
 	if err != nil {
 		return nil, err
@@ -164,10 +178,6 @@ func Open(ctx context.Context, a *app.App, info atoll.Info) (*Pair, error) {
 	w := &Pair{Sandbox: sb, Info: info, Path: info.Labels[project.LabelPath], Mode: project.SyncMode(info.Labels[project.LabelMode])}
 	if w.Mode == "" || project.CheckMode(w.Mode) != nil {
 		w.Mode = project.Manual // what nobody understands does nothing by itself
-	}
-	w.Repo, err = repoOf(ctx, a, info)
-	if err != nil {
-		return nil, err
 	}
 	return w, nil
 }
@@ -277,3 +287,6 @@ func (w *Pair) SetLabel(ctx context.Context, name, value string) error {
 	}
 	return err
 }
+
+// AgentChat returns the chat of the agents that work on a branch: all tasks of a branch are one conversation.
+func (w *Pair) AgentChat(branch string) string { return w.Info.ID + "/" + branch }

@@ -15,15 +15,27 @@ import (
 )
 
 // AddRemote gives the repository of a project the remote of its sandbox, and
-// this machine the program that git needs for it.
+// this machine the program that git needs for it. A remote that git has no
+// program for must not be the only one: a plain 'git fetch' would use it and fail.
 func AddRemote(ctx context.Context, a *app.App, w *Pair) error {
-	if err := w.Repo.AddRemote(ctx, w.Name()); err != nil {
+	_, lookErr := exec.LookPath(launch.RemoteHelper)
+	add := w.Repo.AddRemote
+	if lookErr != nil {
+		others, err := w.Repo.HasRemotes(ctx)
+		if err != nil {
+			return err
+		}
+		if !others {
+			add = w.Repo.RemoveRemote
+		}
+	}
+	if err := add(ctx, w.Name()); err != nil {
 		if errors.Is(err, atoll.ErrExists) {
 			return nil // the user's own; it stays
 		}
 		return err
 	}
-	if _, err := exec.LookPath(launch.RemoteHelper); err == nil {
+	if lookErr == nil {
 		return nil
 	}
 	self, err := helper.Executable()

@@ -10,7 +10,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 )
 
-// ExactName is the name of a kept disk that is its sandbox's.
+// ExactName is the name of a persistent disk that is its sandbox's.
 const ExactName = "@"
 
 // RemoveSandbox removes a sandbox, but for its disk if that is to be kept under a name,

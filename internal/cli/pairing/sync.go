@@ -165,11 +165,13 @@ func ExplainRefusal(a *app.App, w *Pair, err error) error {
 		return exitcode.With(exitcode.OK, fmt.Errorf("%s: %w: all of it is here already", name, project.ErrNoNewWork))
 	case errors.Is(err, project.ErrLocked): // it says what to do
 	case errors.Is(err, project.ErrDirty):
-		next = "it was fetched, and nothing of yours has changed; 'git stash' puts your work aside"
+		next = "it was fetched, and nothing of yours has changed; 'git stash -u' puts your work aside; move files that git ignores"
 	case errors.Is(err, project.ErrDiverged):
 		next = fmt.Sprintf("it was fetched; 'atoll diff %[1]s' shows it, 'atoll merge %[1]s' joins the two here, 'atoll update %[1]s --merge' in the sandbox", name)
 	case errors.Is(err, project.ErrConflict):
-		next = "nothing of yours has changed; 'git merge' joins by hand what is in refs/sandbox/" + name + ", or let the agent take up your commits first"
+		next = fmt.Sprintf("nothing of yours has changed; 'git merge refs/sandbox/%[1]s/BRANCH' joins them by hand, 'atoll update %[1]s --merge' in the sandbox", name)
+	case errors.Is(err, project.ErrUnrelated):
+		next = fmt.Sprintf("nothing of yours has changed; 'git merge --allow-unrelated-histories refs/sandbox/%[1]s/BRANCH' joins them by hand, 'atoll apply %[1]s BRANCH --to NEW' takes its files", name)
 	case errors.Is(err, project.ErrDetached):
 		next = "inside, 'git switch -c BRANCH' gives the work a branch"
 	case errors.Is(err, project.ErrUnsafe):
@@ -193,6 +195,19 @@ func ExplainRefusal(a *app.App, w *Pair, err error) error {
 		err = fmt.Errorf("%w\n%s", err, next)
 	}
 	return exitcode.With(code, err)
+}
+
+// ExplainLook is ExplainRefusal for a command that looks at one branch: if that has nothing new, it names the branches of
+// the sandbox whose commits the repository does not have. got is what was fetched; nil: nothing.
+func ExplainLook(a *app.App, w *Pair, got *project.FetchResult, err error) error {
+	if !errors.Is(err, project.ErrNoNewWork) || got == nil {
+		return ExplainRefusal(a, w, err)
+	}
+	pending := FormatPending(w.Name(), got.Branches)
+	if pending == "" {
+		return ExplainRefusal(a, w, err)
+	}
+	return exitcode.With(exitcode.OK, fmt.Errorf("%s: %w: this branch is here already\n%s", w.Name(), project.ErrNoNewWork, strings.TrimSuffix(pending, "\n")))
 }
 
 // wouldBe is a refusal of a dry run, in which nothing was fetched.

@@ -81,15 +81,15 @@ func EnsureWorktreeTerminal(ctx context.Context, a *app.App, w *Pair, t Worktree
 			return t, err
 		}
 	}
-	_, err = attach.OpenTerminal(ctx, a, w.Sandbox, atoll.TerminalSpec{Name: t.Terminal, Dir: t.Path, Env: t.environment()})
+	_, err = attach.OpenTerminal(ctx, a, w.Sandbox, atoll.TerminalSpec{Name: t.Terminal, Dir: t.Path, Env: t.Environment()})
 	if errors.Is(err, atoll.ErrExists) {
 		err = nil // another was quicker
 	}
 	return t, err
 }
 
-// environment are variables for what runs in a working tree.
-func (t Worktree) environment() []string {
+// Environment returns the variables of what runs in a working tree.
+func (t Worktree) Environment() []string {
 	return []string{"ATOLL_PORT=" + strconv.Itoa(t.Port), "ATOLL_BRANCH=" + t.Branch}
 }
 
@@ -133,7 +133,7 @@ func CommandInWorktree(ctx context.Context, a *app.App, sb *client.Sandbox, bran
 	case !path.IsAbs(cmd.Dir):
 		cmd.Dir = path.Join(t.Path, cmd.Dir)
 	}
-	cmd.Env = append(t.environment(), cmd.Env...)
+	cmd.Env = append(t.Environment(), cmd.Env...)
 	return cmd, nil
 }
 

@@ -26,6 +26,8 @@ func Commands(a *app.App) []app.Entry {
 		{Name: "pr", New: c.pullRequestCommand},
 		{Name: "restore", New: c.restoreCommand},
 		{Name: "worktree", New: c.worktreeCommand},
+		{Name: "agents", New: c.agentsCommand},
+		{Name: "review", New: c.reviewCommand},
 		{Name: "git-remote", New: c.gitRemoteCommand},
 	}
 }

@@ -87,7 +87,7 @@ func (a commands) showChanges(ctx context.Context, args []string, f lookFlags, s
 	if err != nil {
 		return err
 	}
-	repo, branch, _, err := a.fetchBranch(ctx, w, branch, !f.committed)
+	repo, branch, got, err := a.fetchBranch(ctx, w, branch, !f.committed)
 	if err != nil {
 		return err
 	}
@@ -101,7 +101,7 @@ func (a commands) showChanges(ctx context.Context, args []string, f lookFlags, s
 	if err == nil && f.exitCode && counted.n > 0 {
 		return exitcode.Silent(exitcode.Problems)
 	}
-	return pairing.ExplainRefusal(a.App, w, err)
+	return pairing.ExplainLook(a.App, w, got, err)
 }
 
 // countingWriter counts what it passes on.

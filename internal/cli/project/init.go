@@ -184,7 +184,7 @@ func (t *traits) formatFile() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	line("# What 'atoll up' does in this repository. Every line can go; 'atoll config check'")
-	line("# says what is wrong. What opens the wall is asked about before it counts.")
+	line("# says what is wrong. Settings that weaken the isolation take effect only after you agree.")
 	if t.container {
 		line("# devcontainer.json is read, too; what stands here wins.")
 	}

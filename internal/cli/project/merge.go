@@ -2,6 +2,7 @@ package project
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 // joinFlags say what is joined with the host's work, and how.
 type joinFlags struct {
 	branch  string
+	to      string // of apply: branch of the host that gets a commit
 	message string
 	dryRun  bool
 	yes     bool
@@ -59,20 +61,27 @@ func (a commands) applyCommand() *cobra.Command {
 		Use:   "apply [NAME] [BRANCH]",
 		Short: "Apply changes of a project's sandbox, uncommitted",
 		Long: `Apply the changes on a branch of a project's sandbox to your working tree,
-without staging or committing them. Either all changes apply or none.
+without staging or committing them. Either all changes apply or none. With --to,
+commit them to another branch of yours instead, a new one if it is missing; your
+working tree does not change.
 
 The default BRANCH is that of the sandbox's main working tree, with its
 uncommitted changes.
 
 ` + joinStatuses,
-		Example:           "  atoll apply\n  atoll apply web feature/login --dry-run",
+		Example:           "  atoll apply\n  atoll apply web feature/login --dry-run\n  atoll apply web feature/login --to review/login",
 		Args:              app.CheckArgCount(0, 2, "at most the name of a sandbox and a branch"),
 		ValidArgsFunction: a.completeBranches(),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.message != "" && f.to == "" {
+				return fmt.Errorf("%w: --message is that of the commit that --to makes", atoll.ErrInvalid)
+			}
 			return a.joinWork(cmd.Context(), args, f, "apply", (*project.Repo).Apply)
 		},
 	}
 	f.add(cmd)
+	cmd.Flags().StringVar(&f.to, "to", "", "commit the changes to this `BRANCH` of yours")
+	cmd.Flags().StringVarP(&f.message, "message", "m", "", "with --to: message of the commit")
 	return cmd
 }
 
@@ -109,13 +118,13 @@ func (a commands) fetchBranch(ctx context.Context, w *pairing.Pair, branch strin
 			if branch = head.Branch; branch == "" {
 				return nil, "", nil, fmt.Errorf("%w: name the branch: you are on none, and the sandbox can't be asked", atoll.ErrInvalid)
 			}
-			all, err := repo.Branches(ctx, w.Name())
-			if err != nil {
-				return nil, "", nil, err
-			}
-			if withWork && slices.Contains(all, "wip/"+branch) {
-				branch = "wip/" + branch
-			}
+		}
+		all, err := repo.Branches(ctx, w.Name())
+		if err != nil {
+			return nil, "", nil, err
+		}
+		if withWork && slices.Contains(all, "wip/"+branch) {
+			branch = "wip/" + branch
 		}
 		return repo, branch, nil, nil
 	}
@@ -124,6 +133,9 @@ func (a commands) fetchBranch(ctx context.Context, w *pairing.Pair, branch strin
 	}
 	switch {
 	case branch != "":
+		if withWork && slices.ContainsFunc(got.Branches, func(b project.BranchState) bool { return b.Name == branch && b.SandboxDirty }) {
+			branch = "wip/" + branch
+		}
 	case got.Branch == "":
 		return nil, "", nil, pairing.ExplainRefusal(a.App, w, fmt.Errorf("%w: the sandbox is at commit %.12s", project.ErrDetached, got.TipCommit))
 	case withWork && got.WorkCommit != "":
@@ -166,7 +178,7 @@ func (a commands) joinWork(ctx context.Context, args []string, f joinFlags, verb
 	if err != nil {
 		return err
 	}
-	m := project.MergeOptions{Name: w.Name(), Branch: branch, Message: f.message, DryRun: true, ImportedTree: w.Info.Labels[project.LabelImported], Fetched: got}
+	m := project.MergeOptions{Name: w.Name(), Branch: branch, Message: f.message, Target: f.to, DryRun: true, ImportedTree: w.Info.Labels[project.LabelImported], Fetched: got}
 	res, err := do(repo, ctx, m)
 	if err == nil && !f.dryRun {
 		if err = a.mayJoin(ctx, res, f.yes, verb); err == nil {
@@ -174,7 +186,10 @@ func (a commands) joinWork(ctx context.Context, args []string, f joinFlags, verb
 			res, err = do(repo, ctx, m)
 		}
 	}
-	refusal := pairing.ExplainRefusal(a.App, w, err)
+	if f.to != "" && errors.Is(err, atoll.ErrState) {
+		err = fmt.Errorf("%w\nwithout --to, 'atoll apply %s' changes your files, and 'atoll merge %[2]s' commits", err, w.Name())
+	}
+	refusal := pairing.ExplainLook(a.App, w, got, err)
 	if a.JSON {
 		j := joined{
 			Sandbox: w.Name(), Branch: branch, Into: res.TargetBranch, Tip: res.Tip, Commit: res.Commit, Forward: res.FastForward, DryRun: f.dryRun,
@@ -188,11 +203,12 @@ func (a commands) joinWork(ctx context.Context, args []string, f joinFlags, verb
 	if refusal != nil {
 		return refusal
 	}
-	return pairing.PrintLines(a.App, joinText(res, branch, verb, f.dryRun))
+	return pairing.PrintLines(a.App, joinText(res, branch, verb, f))
 }
 
 // joinText formats the result of a merge or apply.
-func joinText(res *project.MergeResult, branch, verb string, dry bool) string {
+func joinText(res *project.MergeResult, branch, verb string, f joinFlags) string {
+	dry := f.dryRun
 	into := res.TargetBranch
 	if into == "" {
 		into = "your working tree"
@@ -205,6 +221,8 @@ func joinText(res *project.MergeResult, branch, verb string, dry bool) string {
 		text += "it would only move forward\n"
 	case dry:
 		text += "without conflict\n"
+	case f.to != "":
+		text += fmt.Sprintf("committed as %.12s\n", res.Commit)
 	case verb == "apply":
 		text += "changed, not committed\n"
 	case res.FastForward:

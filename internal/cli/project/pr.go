@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -41,8 +42,10 @@ The pull request is opened by 'gh' or 'glab' where it is installed, else by the
 API with the token in GH_TOKEN, GITHUB_TOKEN or GITLAB_TOKEN. Without both, the
 branch is pushed and the page on which you can open it is printed.
 
-Title and body are by default those of the only commit, or the branch's name and
-the list of commits. Uncommitted changes are not part of it.
+The body is by default the last message of the agent that worked on the branch
+('atoll agents'), else that of the only commit or the list of commits. The title
+is that of the only commit, else the first line of the agent's message, else the
+branch's name. Uncommitted changes are not part of it.
 
 The exit status is 3 if it was refused: the remote's branch has other commits,
 or you declined.`,
@@ -84,6 +87,7 @@ type pullRequest struct {
 	Files   int            `json:"files"`
 	Title   string         `json:"title"`
 	Body    string         `json:"body"`
+	Summary string         `json:"-"`  // the agent's last message
 	By      string         `json:"by"` // how it is opened: by gh, by the API…, by hand
 	Pushed  bool           `json:"pushed"`
 	URL     string         `json:"url,omitempty"` // of the pull request; by hand: of the page to open it
@@ -130,7 +134,12 @@ func (a commands) openPullRequest(ctx context.Context, args []string, f pullRequ
 		Sandbox: w.Name(), Branch: branch, Remote: plan.Remote, To: plan.Target, Base: plan.Base, Tip: plan.Tip, Commits: plan.Commits, Files: plan.Files,
 		DryRun: f.dryRun, Risks: pairing.ListRisks(plan.Risks),
 	}
-	res.Title, res.Body = describePullRequest(plan, f.title, f.body)
+	if f.body == "" {
+		if res.Summary, err = a.agentSummary(ctx, w, branch); err != nil {
+			return err
+		}
+	}
+	res.Title, res.Body = describePullRequest(plan, f.title, f.body, res.Summary)
 	client := forge.Client{API: f.api, Log: a.Err}
 	access, err := client.FindAccess(to)
 	if err != nil && !errors.Is(err, forge.ErrNoAccess) {
@@ -180,18 +189,62 @@ func (a commands) publish(ctx context.Context, repo *project.Repo, plan *project
 	return nil
 }
 
-// describePullRequest returns the title and the body; those given win.
-func describePullRequest(p *project.Publication, title, body string) (string, string) {
+// agentSummary returns the last message of the agent that worked on a branch; empty: none did, or it was not done.
+func (a commands) agentSummary(ctx context.Context, w *pairing.Pair, branch string) (string, error) {
+	c, err := a.Client(ctx)
+	if err != nil {
+		return "", err
+	}
+	s, err := c.Session(ctx, w.AgentChat(branch))
+	if errors.Is(err, atoll.ErrNotFound) || err == nil && newBranchAgent(s, w.Info).State != agentDone {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	t, err := c.Turn(ctx, s.Turn)
+	if err != nil || t.Result == nil || t.Result.Text == "" { // the turn is not stored any more: the session has the beginning
+		return cleanSummary(s.Text), ctx.Err()
+	}
+	return cleanSummary(t.Result.Text), nil
+}
+
+// maxSummary limits an agent's summary, in bytes; forges have a limit of 65,536 characters.
+const maxSummary = 32 << 10
+
+// cleanSummary removes control characters from text of a sandbox.
+func cleanSummary(s string) string {
+	lines := strings.Split(strings.ToValidUTF8(s[:min(len(s), maxSummary)], ""), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(cleanCode(strings.TrimSuffix(line, "\r")), " ")
+	}
+	return strings.TrimSpace(strings.Join(lines, "\n"))
+}
+
+// maxTitle limits a title that is taken from a summary, in characters.
+const maxTitle = 72
+
+// describePullRequest returns the title and the body; those given win. summary is the agent's, or empty.
+func describePullRequest(p *project.Publication, title, body, summary string) (string, string) {
+	rest := summary
 	if title == "" {
-		title = p.Target
-		if p.Commits == 1 {
+		first, after, _ := strings.Cut(summary, "\n")
+		first = strings.Trim(strings.TrimSpace(first), "#* ")
+		switch {
+		case p.Commits == 1:
 			title = p.Subjects[0]
+		case first != "" && utf8.RuneCountInString(first) <= maxTitle:
+			title, rest = strings.TrimSuffix(first, "."), strings.TrimSpace(after)
+		default:
+			title = p.Target
 		}
 	}
-	if body != "" {
+	switch {
+	case body != "":
 		return title, body
-	}
-	if p.Commits == 1 {
+	case rest != "":
+		return title, rest
+	case p.Commits == 1:
 		return title, strings.TrimSpace(p.Message)
 	}
 	var b strings.Builder

@@ -113,6 +113,31 @@ func (a commands) configureAgent(ctx context.Context, r *residentAgent, cfg *ato
 	return err
 }
 
+// mountPrograms mounts the programs of all agents that this host has, so that any of them can work on a branch. A VM
+// has only that of its own agent: each mount is a device of it.
+func (a commands) mountPrograms(cfg *atoll.Config, ft atoll.Features) error {
+	away, err := a.IsRemote()
+	if err != nil || away || !ft.Mounts || ft.IsVM() {
+		return err
+	}
+	for i := range residents {
+		one, ok := app.ListAgents()[residents[i].name]
+		if !ok || one.Features().Package == nil {
+			continue
+		}
+		p, err := a.AgentPrograms().Program(one)
+		if err != nil {
+			return err
+		}
+		for _, m := range p.Mounts {
+			if !slices.ContainsFunc(cfg.Mounts, func(have atoll.Mount) bool { return have.Target == m.Target }) {
+				cfg.Mounts = append(cfg.Mounts, m)
+			}
+		}
+	}
+	return nil
+}
+
 // getProgram gets the program of an agent, unless this host has it. That it can't
 // be had is no error: an image may have it.
 func (a commands) getProgram(ctx context.Context, one agent.Agent) error {
@@ -141,18 +166,9 @@ func (a commands) getProgram(ctx context.Context, one agent.Agent) error {
 // residentSpec returns what starts an agent on a terminal of a sandbox; when it ends,
 // a shell is there.
 func (a commands) residentSpec(ctx context.Context, w *pairing.Pair, r *residentAgent, shell string) (atoll.TerminalSpec, error) {
-	program := r.args[0]
-	if one, ok := app.ListAgents()[r.name]; ok {
-		if p, err := a.AgentPrograms().Program(one); err == nil && len(p.Mounts) > 0 && slices.ContainsFunc(w.Info.Config.Mounts, func(m atoll.Mount) bool { return m.Target == p.Mounts[0].Target }) {
-			program = p.Path[0] + "/" + r.name
-		}
-	}
-	exit, err := w.Sandbox.Exec(ctx, atoll.Cmd{Args: []string{"sh", "-c", `command -v -- "$0" >/dev/null`, program}, Timeout: attach.CommandTimeout})
+	program, err := a.findResidentProgram(ctx, w, r)
 	if err != nil {
 		return atoll.TerminalSpec{}, err
-	}
-	if exit.Code != 0 {
-		return atoll.TerminalSpec{}, fmt.Errorf("sandbox %s: %w: it has no program %s: use an image that has it, or let 'atoll up --fresh %s' make the sandbox anew with that of this host ('atoll agent install %[4]s')", w.Name(), atoll.ErrNotFound, program, r.name)
 	}
 	script := `shell=$1; shift; `
 	if r.file != "" && (!r.keyed || hasKey(w, r)) {
@@ -161,6 +177,22 @@ func (a commands) residentSpec(ctx context.Context, w *pairing.Pair, r *resident
 	script += `"$@"; exec "${shell:-$(command -v bash || echo sh)}"`
 	args := append([]string{"sh", "-c", script, r.seed, shell, program}, r.args[1:]...)
 	return atoll.TerminalSpec{Args: args, Env: r.env}, nil
+}
+
+// findResidentProgram returns the program of an agent in a sandbox: of this host's, if it is mounted, or of the
+// sandbox's own.
+func (a commands) findResidentProgram(ctx context.Context, w *pairing.Pair, r *residentAgent) (string, error) {
+	program := r.args[0]
+	if one, ok := app.ListAgents()[r.name]; ok {
+		if p, err := a.AgentPrograms().Program(one); err == nil && len(p.Mounts) > 0 && slices.ContainsFunc(w.Info.Config.Mounts, func(m atoll.Mount) bool { return m.Target == p.Mounts[0].Target }) {
+			program = p.Path[0] + "/" + r.name
+		}
+	}
+	exit, err := w.Sandbox.Exec(ctx, atoll.Cmd{Internal: true, Args: []string{"sh", "-c", `command -v -- "$0" >/dev/null`, program}, Timeout: attach.CommandTimeout})
+	if err == nil && exit.Code != 0 {
+		err = fmt.Errorf("sandbox %s: %w: it has no program %s: use an image that has it, or let 'atoll up --fresh %s' make the sandbox anew with that of this host ('atoll agent install %[4]s')", w.Name(), atoll.ErrNotFound, program, r.name)
+	}
+	return program, err
 }
 
 // hasKey reports whether the egress proxy adds a key for an agent.

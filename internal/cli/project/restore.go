@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,21 +18,24 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/project"
 )
 
-// rescuePrefix begins the branches that restore makes.
+// rescuePrefix is the default prefix of the branches that restore creates.
 const rescuePrefix = "rescued/"
 
 func (a commands) restoreCommand() *cobra.Command {
-	return &cobra.Command{
+	prefix := ""
+	cmd := &cobra.Command{
 		Use:   "restore [NAME] [TIME]",
 		Short: "Restore saved work of a project's sandbox",
 		Long: `Restore work that was saved before a project's sandbox was stopped or removed:
 all branches and uncommitted changes. Run it in the repository; the sandbox may
 be gone. Saved work is kept for 30 days.
 
-Without TIME, list what was saved. With TIME, or "last", create the branches
+Without TIME, list what was saved, with the number of commits that none of your
+branches and tags has. With TIME, or "last", create the branches
 rescued/BRANCH, and rescued/wip/BRANCH for uncommitted changes.
 
-The exit status is 3 if there is another branch of that name.`,
+The exit status is 3 if there is another branch of that name; --prefix gives
+the branches other names.`,
 		Example:           "  atoll restore\n  atoll restore web last\n  atoll restore web 2026-11-22T18:30:05Z",
 		Args:              app.CheckArgCount(0, 2, "at most the name of a sandbox and a time"),
 		ValidArgsFunction: a.completeRescued(),
@@ -45,11 +49,13 @@ The exit status is 3 if there is another branch of that name.`,
 				return err
 			}
 			if len(args) == 2 {
-				return a.restoreWork(ctx, repo, args[0], args[1])
+				return a.restoreWork(ctx, repo, args[0], args[1], prefix)
 			}
 			return a.listRescued(ctx, repo, args)
 		},
 	}
+	cmd.Flags().StringVar(&prefix, "prefix", rescuePrefix, "begin the names of the branches with `PREFIX`")
+	return cmd
 }
 
 // rescued is one rescue, as --json tells it.
@@ -57,6 +63,7 @@ type rescued struct {
 	Sandbox string    `json:"sandbox"`
 	Time    time.Time `json:"time"`
 	Refs    []string  `json:"refs"`
+	Missing int       `json:"missing"` // commits that no branch or tag has, with those of uncommitted work and stashes
 }
 
 func (a commands) listRescued(ctx context.Context, repo *project.Repo, args []string) error {
@@ -74,7 +81,11 @@ func (a commands) listRescued(ctx context.Context, repo *project.Repo, args []st
 			return err
 		}
 		for _, r := range all {
-			list = append(list, rescued{name, r.Time, r.Refs})
+			missing, err := repo.CountMissing(ctx, r)
+			if err != nil {
+				return err
+			}
+			list = append(list, rescued{name, r.Time, r.Refs, missing})
 		}
 	}
 	switch {
@@ -86,7 +97,7 @@ func (a commands) listRescued(ctx context.Context, repo *project.Repo, args []st
 		a.Progress("atoll: nothing was saved in this repository yet")
 		return nil
 	}
-	rows := [][]string{{"SANDBOX", "TIME", "AGE", "SAVED"}}
+	rows := [][]string{{"SANDBOX", "TIME", "AGE", "NOT HOME", "SAVED"}}
 	for _, r := range list {
 		var what []string
 		for _, ref := range r.Refs {
@@ -97,13 +108,13 @@ func (a commands) listRescued(ctx context.Context, repo *project.Repo, args []st
 		if n := len(what); n > most {
 			what = append(what[:most], fmt.Sprintf("… %d more", n-most))
 		}
-		rows = append(rows, []string{r.Sandbox, r.Time.UTC().Format(time.RFC3339Nano), output.FormatAgo(r.Time), strings.Join(what, ", ")})
+		rows = append(rows, []string{r.Sandbox, r.Time.UTC().Format(time.RFC3339Nano), output.FormatAgo(r.Time), strconv.Itoa(r.Missing), strings.Join(what, ", ")})
 	}
 	return a.PrintTable(rows)
 }
 
 // restoreWork creates branches of the work that was saved at a time.
-func (a commands) restoreWork(ctx context.Context, repo *project.Repo, name, when string) error {
+func (a commands) restoreWork(ctx context.Context, repo *project.Repo, name, when, prefix string) error {
 	all, err := repo.Rescues(ctx, name)
 	if err != nil {
 		return err
@@ -115,10 +126,10 @@ func (a commands) restoreWork(ctx context.Context, repo *project.Repo, name, whe
 	if at < 0 {
 		return fmt.Errorf("sandbox %q: %w: nothing was saved of it at %q; 'atoll restore %s' lists the times", name, atoll.ErrNotFound, when, name)
 	}
-	branches, err := repo.Restore(ctx, name, all[at].Time, rescuePrefix)
+	branches, err := repo.Restore(ctx, name, all[at].Time, prefix)
 	switch {
 	case errors.Is(err, atoll.ErrExists):
-		return exitcode.With(exitcode.Refused, fmt.Errorf("%w\nrename it ('git branch -m') or remove it, and say it again; nothing has changed", err))
+		return exitcode.With(exitcode.Refused, fmt.Errorf("%w; nothing has changed\n'atoll restore %s %s --prefix rescued-%s/' gives the branches other names", err, name, when, all[at].Time.UTC().Format("20060102-150405")))
 	case err != nil:
 		return err
 	case a.JSON:

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	agentrun "github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/internal/cli/attach"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/exitcode"
@@ -32,6 +32,7 @@ import (
 type upFlags struct {
 	spec                   sandboxflag.Flags
 	agent                  string
+	branch                 branchFlags
 	fresh, clean, noAttach bool
 	trust                  bool
 	before                 attach.Options
@@ -44,7 +45,7 @@ var onlyNew = []string{"clean", "image", "memory", "disk", "cpus", "vcpus", "nes
 func (a commands) upCommand() *cobra.Command {
 	var f upFlags
 	cmd := &cobra.Command{
-		Use:   "up [AGENT] [PATH]",
+		Use:   "up [AGENT] [PATH] [TASK]",
 		Short: "Work on this repository in a sandbox",
 		Long: `Work on this repository in a sandbox: create it, upload your branches and
 uncommitted changes, and attach to its terminal. With an AGENT (claude, codex,
@@ -56,6 +57,12 @@ The sandbox has the repository, your git name and e-mail, and what you name,
 nothing else of this machine. Run again, 'atoll up' finds the sandbox of this
 working tree, starts it if it is stopped, and resumes.
 
+With --branch, the work is on a branch of its own: a working tree, a terminal
+and ports. With a TASK, the agent works on that in the background, and several
+agents can work at once: 'atoll agents' lists them, 'atoll review' shows their
+work and sends them your comments. Run it again for another branch, or for the
+next task of one.
+
 Settings are read from .atoll.yaml ('atoll init' writes one) and
 devcontainer.json. Settings that weaken the isolation need your consent, or
 --trust. See docs/projects.md.
@@ -64,8 +71,9 @@ The exit status is 3 with --no-attach if the sandbox runs already.`,
 		Example: `  atoll up
   atoll up claude
   atoll up --no-attach ~/src/web
+  atoll up claude --branch fix-login "fix the failing login test"
   atoll up codex --network nat --memory 4g`,
-		Args:              app.CheckArgCount(0, 2, "an agent and a directory, at most"),
+		Args:              cobra.ArbitraryArgs, // takeTask checks them
 		ValidArgsFunction: completeUp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			dir, err := f.parseArguments(args)
@@ -82,6 +90,9 @@ The exit status is 3 with --no-attach if the sandbox runs already.`,
 					return a.ConfigErr
 				}
 			}
+			if err := a.readTask(&f.branch); err != nil {
+				return err
+			}
 			if f.before.Record != "" && !a.willAttach(&f) {
 				return fmt.Errorf("%w: --record needs an attached terminal; 'atoll terminal record' records without attaching", atoll.ErrInvalid)
 			}
@@ -96,6 +107,7 @@ The exit status is 3 with --no-attach if the sandbox runs already.`,
 	fl.StringVar(&f.agent, "agent", "", "`AGENT` that works there; the same as the argument")
 	fl.BoolVar(&f.noAttach, "no-attach", false, "don't attach to the terminal: print the sandbox's name")
 	f.before.AddRecordFlag(cmd)
+	f.branch.add(fl)
 	fl.BoolVar(&f.fresh, "fresh", false, "replace the sandbox; its work is saved first ('atoll restore')")
 	fl.BoolVar(&f.clean, "clean", false, "leave out uncommitted changes")
 	fl.String("sync-mode", "", "`MODE` of syncs: manual, auto-commit or auto-idle (default manual)")
@@ -105,7 +117,7 @@ The exit status is 3 with --no-attach if the sandbox runs already.`,
 	fl.String("memory", "", "limit of memory, a `SIZE` like 4g")
 	fl.String("disk", "", "limit of all files, a `SIZE` like 10g; of a VM, of each of its two disks")
 	fl.String("cpus", "", "limit of processors, a `NUMBER` like 1.5")
-	fl.Var(&sandboxflag.VCPUs{Flag: fl.Lookup("cpus")}, "vcpus", "`NUMBER` of virtual processors of a VM: --cpus as a whole number")
+	fl.Var(&sandboxflag.VCPUs{Flag: fl.Lookup("cpus")}, "vcpus", "`NUMBER` of virtual processors of a VM: like --cpus, in whole processors")
 	fl.Bool("nested", true, "allow nested VMs, if this host can (--no-nested: never)")
 	no := fl.VarPF(&sandboxflag.Negation{Flag: fl.Lookup("nested")}, "no-nested", "", "the opposite of --nested")
 	no.NoOptDefVal = "true"
@@ -119,6 +131,9 @@ The exit status is 3 with --no-attach if the sandbox runs already.`,
 // parseArguments reads the agent and the directory.
 func (f *upFlags) parseArguments(args []string) (dir string, err error) {
 	dir = "."
+	if args, err = f.takeTask(args); err != nil {
+		return "", err
+	}
 	for i, arg := range args {
 		if _, err := residentOf(arg); err == nil && i == 0 && f.agent == "" {
 			f.agent = arg
@@ -166,10 +181,12 @@ type upRun struct {
 	said map[string]string // projectfile.File.Made of it
 	made bool              // the sandbox is of this call
 	woke bool              // it has begun to run in this call
+	tree pairing.Worktree  // of the branch that is named
+	turn agentrun.Record   // of the task on it
 
 	decided bool         // see app.decide
 	config  atoll.Config // of a new sandbox, but for its name, once decided
-	wall    isolation    // likewise
+	barrier isolation    // likewise
 }
 
 // upResult is the result of 'atoll up' as --json prints it.
@@ -181,6 +198,11 @@ type upResult struct {
 	Isolation string `json:"isolation"`
 	Terminal  string `json:"terminal"`
 	Path      string `json:"path"`
+
+	Branch string `json:"branch,omitempty"` // with --branch, as what follows
+	Tree   string `json:"tree,omitempty"`   // its working tree in the sandbox
+	Port   int    `json:"port,omitempty"`   // the first of its ports
+	Turn   string `json:"turn,omitempty"`   // of the task
 }
 
 func (a commands) runUp(ctx context.Context, f *upFlags, dir string) error {
@@ -223,18 +245,21 @@ func (a commands) runUp(ctx context.Context, f *upFlags, dir string) error {
 
 // willAttach reports whether 'atoll up' attaches to the terminal.
 func (a commands) willAttach(f *upFlags) bool {
-	return !f.noAttach && !a.JSON && tty.IsTerminal(a.In) && tty.IsTerminal(a.Out)
+	return !f.noAttach && !a.JSON && f.branch.task == "" && tty.IsTerminal(a.In) && tty.IsTerminal(a.Out)
 }
 
 // tellUp prints the name of a sandbox when 'atoll up' does not attach.
 func (a commands) tellUp(r *upRun, w *pairing.Pair, terminal string) error {
 	if a.JSON {
-		return a.PrintJSON(upResult{w.Name(), w.Info.ID, r.made, w.Info.Driver, w.Info.Isolation, terminal, w.Path})
+		return a.PrintJSON(upResult{w.Name(), w.Info.ID, r.made, w.Info.Driver, w.Info.Isolation, terminal, w.Path, r.branch.name, r.tree.Path, r.tree.Port, r.turn.ID})
+	}
+	if r.branch.task != "" {
+		a.Progress("%s: %s works on branch %s; 'atoll agents' shows how far it is, 'atoll review %[1]s %[3]s' its changes", w.Name(), r.turn.Agent, r.branch.name)
 	}
 	if terminal == w.Name() {
-		a.Progress("'atoll attach %s' is before its terminal", w.Name())
+		a.Progress("'atoll attach %s' attaches to its terminal", w.Name())
 	} else {
-		a.Progress("'atoll attach %s %s' is before its terminal", w.Name(), terminal)
+		a.Progress("'atoll attach %s %s' attaches to its terminal", w.Name(), terminal)
 	}
 	_, err := fmt.Fprintln(a.Out, w.Name())
 	return err
@@ -282,7 +307,11 @@ func (a commands) prepareSandbox(ctx context.Context, r *upRun) (w *pairing.Pair
 	if err := a.finishStages(ctx, r, w); err != nil {
 		return nil, "", fmt.Errorf("sandbox %s: %w", w.Name(), err)
 	}
-	terminal, err = a.openMainTerminal(ctx, r, w)
+	if r.branch.name != "" {
+		terminal, err = a.openBranch(ctx, r, w)
+	} else {
+		terminal, err = a.openMainTerminal(ctx, r, w)
+	}
 	return w, terminal, err
 }
 
@@ -329,7 +358,7 @@ func (a commands) findExisting(ctx context.Context, r *upRun) (*pairing.Pair, er
 func (a commands) startExisting(ctx context.Context, r *upRun, w *pairing.Pair, changed bool) (err error) {
 	switch w.Info.State {
 	case atoll.Running:
-		if r.noAttach && w.Info.Labels[project.LabelStage] == "" && r.agent == "" && !changed {
+		if r.noAttach && w.Info.Labels[project.LabelStage] == "" && r.agent == "" && r.branch.name == "" && !changed {
 			return exitcode.With(exitcode.Refused, fmt.Errorf("sandbox %s: %w: it runs already; 'atoll attach %[1]s' attaches to its terminal", w.Name(), atoll.ErrExists))
 		}
 		a.Progress("%s runs, behind %s", w.Name(), describeIsolation(w.Info.Driver, w.Info.Isolation))
@@ -454,12 +483,18 @@ func (a commands) startAll(ctx context.Context, r *upRun, w *pairing.Pair) error
 }
 
 // openMainTerminal opens the terminal to be before: that of the main working tree, with the
-// agent if one is named. Where a shell is on it already, the agent gets its own.
+// agent if one is named.
 func (a commands) openMainTerminal(ctx context.Context, r *upRun, w *pairing.Pair) (string, error) {
 	spec := atoll.TerminalSpec{Name: w.Name(), Dir: project.Workspace}
 	if r.file.Dir != "" {
 		spec.Dir = r.file.Dir
 	}
+	return a.openAgentTerminal(ctx, r, w, spec)
+}
+
+// openAgentTerminal opens a terminal with a shell, or with the agent if one is named. Where a shell is
+// on it already, the agent gets its own.
+func (a commands) openAgentTerminal(ctx context.Context, r *upRun, w *pairing.Pair, spec atoll.TerminalSpec) (string, error) {
 	own := cmp.Or(r.file.Terminal.Shell, config.Get[string](a.Config, "terminal.shell"))
 	if own != "" {
 		spec.Args = []string{own}
@@ -479,23 +514,31 @@ func (a commands) openMainTerminal(ctx context.Context, r *upRun, w *pairing.Pai
 	if err != nil {
 		return "", err
 	}
-	spec.Args, spec.Env = with.Args, with.Env
+	spec.Args, spec.Env = with.Args, append(spec.Env, with.Env...)
 	list, err := w.Sandbox.ListTerminals(ctx)
 	if err != nil {
 		return "", err
 	}
 	for _, t := range list {
 		if t.Name == spec.Name && t.Running && !strings.Contains(t.Command, one.args[0]) {
-			spec.Name = one.name
+			spec.Name = agentTerminal(w.Name(), spec.Name, one.name)
 		}
 	}
 	return spec.Name, attach.EnsureTerminal(ctx, a.App, w.Sandbox, spec)
 }
 
+// agentTerminal returns the name of an agent's own terminal, beside that of a working tree with a shell.
+func agentTerminal(sandbox, tree, agent string) string {
+	if tree == sandbox {
+		return agent
+	}
+	return strings.TrimRight(tree[:min(len(tree), 62-len(agent))], "-_.") + "-" + agent
+}
+
 // bashIn returns the name of bash in a sandbox: what people type at is it, where
 // it is there, and else the user's shell. Empty: it is not there.
 func bashIn(ctx context.Context, w *pairing.Pair) (string, error) {
-	exit, err := w.Sandbox.Exec(ctx, atoll.Cmd{Shell: "command -v bash >/dev/null", Timeout: attach.CommandTimeout})
+	exit, err := w.Sandbox.Exec(ctx, atoll.Cmd{Internal: true, Shell: "command -v bash >/dev/null", Timeout: attach.CommandTimeout})
 	if err != nil || exit.Code != 0 {
 		return "", err
 	}

@@ -44,7 +44,7 @@ func (a commands) createProject(ctx context.Context, r *upRun) (w *pairing.Pair,
 	r.made = true
 	info, err := sb.Info(ctx)
 	if err == nil {
-		a.Progress("%s: made, behind %s", output.SandboxName(info.Status), describeIsolation(info.Driver, cmp.Or(info.Isolation, r.wall.features.Isolation)))
+		a.Progress("%s: made, behind %s", output.SandboxName(info.Status), describeIsolation(info.Driver, cmp.Or(info.Isolation, r.barrier.features.Isolation)))
 		w = &pairing.Pair{Sandbox: sb, Info: info, Repo: r.repo, Path: r.repo.Dir, Mode: project.SyncMode(info.Labels[project.LabelMode])}
 		err = a.uploadPlan(ctx, w, plan)
 	}
@@ -65,7 +65,7 @@ func (a commands) decideSandbox(ctx context.Context, r *upRun) (err error) {
 	if err := a.agreeTo(ctx, r); err != nil {
 		return err
 	}
-	r.config, r.wall, err = a.planConfig(ctx, r)
+	r.config, r.barrier, err = a.planConfig(ctx, r)
 	r.decided = err == nil
 	return err
 }
@@ -264,7 +264,7 @@ func (a commands) planConfig(ctx context.Context, r *upRun) (atoll.Config, isola
 			return cfg, wl, err
 		}
 	}
-	return cfg, wl, nil
+	return cfg, wl, a.mountPrograms(&cfg, wl.features)
 }
 
 // trusted lets git inside work in the workspace where that belongs to another user

@@ -139,8 +139,10 @@ func explainUpdate(w *pairing.Pair, f updateFlags, err error) error {
 		return exitcode.With(exitcode.Problems, fmt.Errorf("%w\nresolve it in the sandbox ('atoll shell %s'), or let the agent do it; then 'git merge --continue' or 'git rebase --continue' there; --abort undoes it", err, name))
 	case errors.Is(err, project.ErrDiverged):
 		return exitcode.With(exitcode.Refused, fmt.Errorf("%w\n'%s --merge' merges yours into it, '%s --rebase' rebases it on yours", err, again, again))
+	case errors.Is(err, project.ErrUnrelated):
+		return exitcode.With(exitcode.Refused, fmt.Errorf("%w\n'%s --rebase' rebases it on yours", err, again))
 	case errors.Is(err, project.ErrUnsaved):
-		return exitcode.With(exitcode.Refused, fmt.Errorf("%w\nnothing of the working tree has changed; 'atoll exec %s -- git stash' puts its changes aside", err, name))
+		return exitcode.With(exitcode.Refused, fmt.Errorf("%w\nnothing of the working tree has changed; 'atoll exec %s -- git stash -u' puts its changes aside; move files that git ignores", err, name))
 	case errors.Is(err, project.ErrMoved), errors.Is(err, project.ErrLocked):
 		return exitcode.With(exitcode.Refused, fmt.Errorf("%w\nrepeat '%s'", err, again))
 	case errors.Is(err, atoll.ErrState):

@@ -99,5 +99,7 @@ func (a commands) execIn(ctx context.Context, sb *client.Sandbox, cmd atoll.Cmd,
 		return exitcode.FromExit(a.ExecOnTerminal(ctx, sb, cmd))
 	}
 	cmd.Stdout, cmd.Stderr = a.Out, a.Err
-	return exitcode.FromExit(a.ExecInterruptible(ctx, sb, cmd))
+	exit, err := a.ExecInterruptible(ctx, sb, cmd)
+	a.explainNotFound(cmd, exit)
+	return exitcode.FromExit(exit, err)
 }

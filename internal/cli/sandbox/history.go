@@ -13,6 +13,7 @@ import (
 
 func (a commands) historyCommand() *cobra.Command {
 	var last int
+	var internal bool
 	cmd := &cobra.Command{
 		Use:               "history SANDBOX",
 		Example:           "  atoll history box",
@@ -24,7 +25,11 @@ func (a commands) historyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := atoll.History(cmd.Context(), sb)
+			read := sb.History
+			if internal {
+				read = sb.FullHistory
+			}
+			list, err := read(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -49,5 +54,6 @@ func (a commands) historyCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().IntVar(&last, "last", 0, "only the newest N")
+	cmd.Flags().BoolVar(&internal, "internal", false, "those of atoll itself, too, such as git of a sync")
 	return cmd
 }

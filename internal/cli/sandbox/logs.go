@@ -19,7 +19,7 @@ import (
 )
 
 func (a commands) logsCommand() *cobra.Command {
-	var follow, brief bool
+	var follow, brief, internal bool
 	cmd := &cobra.Command{
 		Use:   "logs SANDBOX [PROCESS]",
 		Short: "Show events of a sandbox or output of a command",
@@ -42,12 +42,13 @@ and stderr. With -f follow until Ctrl-C or the end of the command.`,
 			if err != nil {
 				return err
 			}
-			l := &journal{a: a, sb: sb, brief: brief}
+			l := &journal{a: a, sb: sb, brief: brief, internal: internal}
 			return app.ConvertInterrupt(ctx, l.printAll(ctx, follow))
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "and wait for what is still to happen")
 	cmd.Flags().BoolVar(&brief, "brief", false, "commands without their output")
+	cmd.Flags().BoolVar(&internal, "internal", false, "commands of atoll itself, too, such as git of a sync")
 	return cmd
 }
 
@@ -79,11 +80,12 @@ func (a commands) reportLost(n int64) {
 
 // journal is all that happened in a sandbox.
 type journal struct {
-	a      commands
-	sb     *client.Sandbox
-	brief  bool
-	last   int64     // the newest event shown
-	newest time.Time // the newest command shown
+	a        commands
+	sb       *client.Sandbox
+	brief    bool
+	internal bool      // with the commands of atoll itself
+	last     int64     // the newest event shown
+	newest   time.Time // the newest command shown
 }
 
 // entry is one line of a journal.
@@ -151,7 +153,11 @@ func (l *journal) write(ctx context.Context, events []atoll.Event) error {
 		l.last = max(l.last, e.ID)
 		list = append(list, entry{Time: e.Time, Event: &e})
 	}
-	commands, err := atoll.History(ctx, l.sb)
+	read := l.sb.History
+	if l.internal {
+		read = l.sb.FullHistory
+	}
+	commands, err := read(ctx)
 	if err != nil && !errors.Is(err, atoll.ErrUnsupported) && !errors.Is(err, atoll.ErrNotFound) && !errors.Is(err, atoll.ErrState) {
 		return err
 	}

@@ -46,7 +46,7 @@ func (a commands) lsCommand() *cobra.Command {
 	fl.StringArrayVarP(&labels, "label", "l", nil, "only those with this label, `NAME` or NAME=VALUE (repeatable)")
 	fl.StringArrayVar(&states, "state", nil, "only those in this `STATE` (repeatable)")
 	fl.BoolVarP(&filter.All, "all", "a", false, "destroyed ones too, as long as they are remembered")
-	fl.BoolVar(&filter.AllOwners, "all-owners", false, "those of all owners (needs the scope admin)")
+	fl.BoolVar(&filter.AllOwners, "all-owners", false, "those of all owners (needs the scope operate)")
 	fl.BoolVar(&ids, "ids", false, "only the ids")
 	return cmd
 }

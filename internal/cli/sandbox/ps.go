@@ -18,7 +18,7 @@ import (
 )
 
 func (a commands) psCommand() *cobra.Command {
-	var all bool
+	var all, internal bool
 	cmd := &cobra.Command{
 		Use:   "ps SANDBOX",
 		Short: "List running commands of a sandbox",
@@ -32,7 +32,11 @@ recently.`,
 			if err != nil {
 				return err
 			}
-			list, err := sb.Processes(cmd.Context())
+			read := sb.Processes
+			if internal {
+				read = sb.AllProcesses
+			}
+			list, err := read(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -61,6 +65,7 @@ recently.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "those that have ended, too")
+	cmd.Flags().BoolVar(&internal, "internal", false, "those of atoll itself, too, such as git of a sync")
 	return cmd
 }
 
@@ -100,7 +105,7 @@ func (a commands) findProcess(ctx context.Context, sandbox, key string) (*client
 	if err != nil {
 		return nil, atoll.Process{}, err
 	}
-	list, err := sb.Processes(ctx)
+	list, err := sb.AllProcesses(ctx)
 	if err != nil {
 		return nil, atoll.Process{}, err
 	}

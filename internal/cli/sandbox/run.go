@@ -187,7 +187,15 @@ func (a commands) exec(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd, how
 	}
 	cmd.Stdout, cmd.Stderr = a.Out, a.Err
 	exit, err := sb.Exec(ctx, cmd)
+	a.explainNotFound(cmd, exit)
 	return exitcode.FromExit(exit, err)
+}
+
+// explainNotFound says what to do if a whole command line was given as the name of a program.
+func (a commands) explainNotFound(cmd atoll.Cmd, exit atoll.Exit) {
+	if exit.Code == 127 && len(cmd.Args) == 1 && strings.ContainsAny(cmd.Args[0], " \t\n;|&<>") {
+		a.Progress("atoll: the command is one program, %q; a line for a shell is run by: sh -c LINE", cmd.Args[0])
+	}
 }
 
 func (a commands) execJSON(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd) error {

@@ -50,7 +50,7 @@ quits. Without a terminal, or with --once, print one table.`,
 	}
 	cmd.Flags().BoolVar(&once, "once", false, "one table instead of a screen")
 	cmd.Flags().DurationVar(&interval, "interval", 2*time.Second, "time between two looks")
-	cmd.Flags().BoolVar(&t.all, "all-owners", false, "those of all owners (needs the scope admin)")
+	cmd.Flags().BoolVar(&t.all, "all-owners", false, "those of all owners (needs the scope operate)")
 	return cmd
 }
 

@@ -48,7 +48,7 @@ func (f *Flags) AddAll(cmd *cobra.Command) {
 	fl.String("image", "", "`IMAGE` of the root file system")
 	fl.StringVar(&f.runtime, "runtime", "", "stronger isolation by a `RUNTIME` of the driver: sealed, runsc…")
 	fl.StringVar(&f.pod.StorageClass, "storage-class", "", "volume of a pod's working directory: a `CLASS` of the cluster, default, none or memory")
-	fl.StringVar(&f.pod.Template, "template", "", "claim the pod from agent-sandbox: a `NAME` of its warm pools or templates")
+	fl.StringVar(&f.pod.Template, "template", "", "take a ready pod of kubernetes-sigs/agent-sandbox: `NAME` of its warm pool or template")
 	f.addMachine(cmd)
 	fl.StringVarP(&f.user, "user", "u", "", "`USER` inside")
 	fl.StringArrayVar(&f.mounts, "mount", nil, "mount a directory of the server's machine, `SOURCE:TARGET[:ro]` (repeatable)")
@@ -66,7 +66,7 @@ func (f *Flags) AddResources(cmd *cobra.Command) {
 	fl.String("disk", "", "limit of all files, a `SIZE` like 100m; of a VM, of each of its two disks")
 	fl.StringVar(&f.fileSize, "file-size", "", "limit of one file, a `SIZE` like 10m")
 	fl.IntVar(&f.files, "files", 0, "limit of files and directories")
-	fl.IntVar(&f.pids, "pids", 0, "limit of processes, without those of the sandbox itself")
+	fl.IntVar(&f.pids, "pids", 0, "limit of processes, not counting atoll's own in it")
 	fl.String("cpus", "", "limit of processors, a `NUMBER` like 1.5")
 }
 

@@ -29,8 +29,8 @@ func (f *Flags) addMachine(cmd *cobra.Command) {
 	}
 	fl.String("share", "", "`PROTOCOL` of --mount and --workspace in a VM: virtiofs or 9p (default: the best available)")
 	fl.StringArray("qemu-arg", nil, "extra `ARGUMENT` of QEMU, of those that the driver allows (repeatable)")
-	fl.StringVar(&f.disk, "use-disk", "", "use the kept disk `NAME`; see 'atoll disk'")
-	fl.Var(&VCPUs{Flag: fl.Lookup("cpus")}, "vcpus", "`NUMBER` of virtual processors of a VM: --cpus as a whole number")
+	fl.StringVar(&f.disk, "use-disk", "", "use the persistent disk `NAME`; see 'atoll disk'")
+	fl.Var(&VCPUs{Flag: fl.Lookup("cpus")}, "vcpus", "`NUMBER` of virtual processors of a VM: like --cpus, in whole processors")
 }
 
 // ofMachine returns the settings of a VM from flags and configuration; nil if there are none.

@@ -1,5 +1,5 @@
 // Package server has the commands for servers: serve, mcp, context, login, token,
-// quota, events, audit, backup and restore-backup.
+// quota, events, webhook, audit, backup and restore-backup.
 package server
 
 import (
@@ -22,6 +22,7 @@ func Commands(a *app.App) []app.Entry {
 		{Name: "token", New: c.tokenCommand},
 		{Name: "quota", New: c.quotaCommand},
 		{Name: "events", New: c.eventsCommand},
+		{Name: "webhook", New: c.webhookCommand},
 		{Name: "audit", New: c.auditCommand},
 		{Name: "backup", New: c.backupCommand},
 		{Name: "restore-backup", New: c.restoreBackupCommand},

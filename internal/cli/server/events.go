@@ -47,7 +47,7 @@ event is missing. With --json each event is one line.`,
 	fl.StringVar(&f.Object, "object", "", "only those about this `OBJECT`: a sandbox or a workspace")
 	fl.StringVar(&since, "since", "", "only those of the last `DURATION`, like 1h")
 	fl.Int64Var(&f.After, "after", 0, "only those after this id")
-	fl.BoolVar(&f.AllOwners, "all-owners", false, "those of all owners (needs the scope admin)")
+	fl.BoolVar(&f.AllOwners, "all-owners", false, "those of all owners (needs the scope operate)")
 	return cmd
 }
 

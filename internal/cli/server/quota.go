@@ -62,7 +62,7 @@ func (a commands) quotaSet() *cobra.Command {
 	var memory, disk string
 	cmd := &cobra.Command{
 		Use:   "set APP/USER",
-		Short: "Set the quota of an owner (needs the scope admin)",
+		Short: "Set the quota of an owner (needs the scope operate)",
 		Long: `Set the quota of an owner. Limits without a flag are those of the
 configuration; -1 means no limit.`,
 		Example: "  atoll quota set team/alice --sandboxes 10 --disk 50g\n  atoll quota set team/alice --cost -1",

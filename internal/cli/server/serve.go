@@ -20,6 +20,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
+	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
 	"github.com/atoll-sandbox/atoll/internal/cli/previewserver"
 	"github.com/atoll-sandbox/atoll/internal/cli/version"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
@@ -40,7 +41,11 @@ SIGTERM or Ctrl-C lets commands run on for --grace; a second one ends them at
 once. Sandboxes stay. With --json the log on stderr is JSON lines.
 
 'atoll up' starts a server in the background. 'atoll serve --stop' stops it, or
-any other server of this home.`,
+any other server of this home.
+
+As a service of systemd it takes sockets from LISTEN_FDS, besides its own.
+SIGUSR2 ('systemctl reload atoll') checks the configuration and starts the
+server again with it, in the same process: sandboxes and those sockets stay.`,
 		Example: `  atoll serve
   atoll serve --stop
   atoll serve --listen 127.0.0.1:8484
@@ -54,7 +59,7 @@ any other server of this home.`,
 			if stop {
 				return a.StopServer(cmd.Context())
 			}
-			return a.serve(cmd.Context(), o)
+			return a.serveAndReload(cmd.Context(), o)
 		},
 	}
 	fl := cmd.Flags()
@@ -74,7 +79,7 @@ any other server of this home.`,
 	fl.String("proxy-access", "", "`ACCESS` by host names: links, open, or auto: links, unless only this machine reaches them (default auto)")
 	fl.Bool("proxy-behind", false, "the proxy is behind your web server (see 'atoll proxy export')")
 	fl.String("proxy-public", "", "public `SCHEME[:PORT]` of the host names, like https:8443 (default: as the proxy listens)")
-	fl.String("proxy-tls-cert", "", "PEM `FILE` of the certificates for the names (default --tls-cert, where others reach them)")
+	fl.String("proxy-tls-cert", "", "PEM `FILE` of the certificates for the names (default --tls-cert, if other machines can reach the proxy)")
 	fl.String("proxy-tls-key", "", "PEM `FILE` of their key")
 	fl.String("caddy", "", "admin `URL` of a Caddy that routes the names here, like http://localhost:2019")
 	fl.StringArray("mdns", nil, "network `INTERFACE` to announce NAME.sandbox.local on, by multicast DNS (repeatable)")
@@ -109,9 +114,10 @@ func (a commands) newLogger(verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.Err, o))
 }
 
-// serve serves until ctx is done.
-func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
-	log := a.newLogger(o.verbose)
+// serve serves until ctx is done, or until a reload is due.
+func (a commands) serve(ctx context.Context, o serveOptions, inherited *api.Inherited, log *slog.Logger) (err error) {
+	reload := make(chan os.Signal, 1)
+	notifyReload(reload) // first: the signal would end the process; and until its end
 	if _, err := a.Driver(); err != nil {
 		return err
 	}
@@ -127,6 +133,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 		return a.ExplainWriteError(err)
 	}
 	listeners, pages, err := a.listen(ctx, o, log)
+	listeners = append(listeners, inherited.Listeners...)
 	defer func() {
 		for _, l := range listeners {
 			_ = l.Close() // most are closed already, by Shutdown
@@ -143,13 +150,18 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 	if err := f.Reconcile(ctx); err != nil {
 		return fmt.Errorf("reconcile: %w", err)
 	}
+	logDrivers(ctx, f, log)
 	p, err := previewserver.OpenServer(ctx, a.App, f, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
+	host, err := pairing.HostID(a.App)
+	if err != nil {
+		return err
+	}
 	s := api.New(api.Options{
-		Fleet: f, Log: log, Version: version.Build().Version, Limits: api.Limits{Rate: config.Get[float64](a.Config, "serve.rate")},
+		HostID: host, Fleet: f, Log: log, Version: version.Build().Version, Limits: api.Limits{Rate: config.Get[float64](a.Config, "serve.rate")},
 		Hosts: config.List[string](a.Config, "serve.host_names"), Origins: config.List[string](a.Config, "serve.origins"),
 		Agents: a.FleetAgents(f, log, true), Routes: p.Routes(), E2B: a.e2bOptions(ctx, f, p), Daytona: a.daytonaOptions(ctx, f),
 	})
@@ -174,7 +186,24 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 		return a.ExplainWriteError(err)
 	}
 	a.printEnvironment(listeners)
-	return a.serveUntilDone(ctx, &serving{fleet: f, server: s, listeners: listeners, portal: p, idle: o.idle}, log)
+	return a.serveUntilDone(ctx, &serving{fleet: f, server: s, listeners: listeners, portal: p, idle: o.idle, reload: reload}, log)
+}
+
+// logDrivers logs in one line which drivers work.
+func logDrivers(ctx context.Context, f *fleet.Fleet, log *slog.Logger) {
+	var works, missing []string
+	for _, d := range f.Drivers(ctx) {
+		if d.Features != nil {
+			works = append(works, d.Name)
+		} else {
+			missing = append(missing, d.Name)
+		}
+	}
+	args := []any{"available", strings.Join(works, " ")}
+	if len(missing) > 0 {
+		args = append(args, "missing", strings.Join(missing, " "), "why", "atoll doctor")
+	}
+	log.Info("drivers", args...)
 }
 
 // serving holds the parts of a running server.
@@ -184,6 +213,7 @@ type serving struct {
 	listeners []net.Listener
 	portal    *previewserver.Server // nil: ports have none
 	idle      time.Duration         // 0: it does not end by itself
+	reload    <-chan os.Signal
 }
 
 // serveUntilDone runs the parts of a server until one fails, ctx is done or the server is
@@ -225,20 +255,31 @@ func (a commands) serveUntilDone(ctx context.Context, sv *serving, log *slog.Log
 	if sv.portal != nil {
 		part(sv.portal.Run)
 	}
-	errs, say := []error{tellSystemd("READY=1")}, func() {}
-	select {
-	case err := <-failed:
-		errs = append(errs, err)
-	case <-ctx.Done():
-		say = func() { log.Info("ending", "grace", config.Get[time.Duration](a.Config, "serve.grace")) }
-	case <-idle:
-		say = func() { log.Info("ending: the server is idle", "for", sv.idle) }
+	errs, say, state := []error{tellSystemd("READY=1")}, func() {}, "STOPPING=1"
+	for waiting := true; waiting; {
+		waiting = false
+		select {
+		case err := <-failed:
+			errs = append(errs, err)
+		case <-ctx.Done():
+			say = func() { log.Info("ending", "grace", config.Get[time.Duration](a.Config, "serve.grace")) }
+		case <-idle:
+			say = func() { log.Info("ending: the server is idle", "for", sv.idle) }
+		case <-sv.reload:
+			if err := checkReload(ctx); err != nil {
+				log.Error("not reloaded: the server goes on as it was", "err", err)
+				waiting = true
+				continue
+			}
+			say, state = func() { log.Info("reloading") }, "RELOADING=1"
+			errs = append(errs, errReload)
+		}
 	}
 	// Who reads that it ends may send the second signal at once.
 	hurry, end := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
 	defer end()
 	say()
-	errs = append(errs, tellSystemd("STOPPING=1"), a.shutDown(hurry, sv.server))
+	errs = append(errs, tellSystemd(state), a.shutDown(hurry, sv.server))
 	stop()
 	wg.Wait()
 	log.Info("ended")

@@ -30,7 +30,7 @@ func (a commands) tokenCommand() *cobra.Command {
 }
 
 func (a commands) tokenCreate() *cobra.Command {
-	var name, owner, expires string
+	var name, owner, expires, role string
 	var scopes []string
 	var asE2B, asDaytona bool
 	cmd := &cobra.Command{
@@ -38,14 +38,20 @@ func (a commands) tokenCreate() *cobra.Command {
 		Short: "Create a token and print its secret",
 		Long: `Create a token and print its secret once; the server stores only a hash. Scopes
 are read (see the owner's resources), run (create, run, change, remove), host
-(name directories of the server's machine) and admin (tokens, quotas, pools,
-audit, all owners). Resources of other owners are invisible.`,
+(name directories of the server's machine), operate (quotas, pools, images,
+metrics; lists, events and audit of all owners) and admin (also tokens and
+sandboxes of all owners). Resources of other owners are invisible. A role is a
+name for scopes: viewer (read), user (read, run), operator (read, run,
+operate), admin (all).`,
 		Example: `  atoll token create --name ci --owner team/ci --expires 90d
   atoll token create --scope read --name dashboard > token
   atoll login atoll.example.com --token-stdin < token`,
 		Args: app.CheckArgCount(0, 0, "no arguments (the name goes into --name)"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t, err := wantedToken(name, owner, expires, scopes)
+			if role != "" {
+				scopes = nil
+			}
+			t, err := wantedToken(name, owner, expires, role, scopes)
 			if err != nil {
 				return err
 			}
@@ -71,7 +77,9 @@ audit, all owners). Resources of other owners are invisible.`,
 	fl := cmd.Flags()
 	fl.StringVarP(&name, "name", "n", "", "`NAME` for people")
 	fl.StringVar(&owner, "owner", "", "`APP/USER` that it acts for (default: yourself)")
-	fl.StringSliceVar(&scopes, "scope", []string{"read", "run"}, "what it `ALLOWS`: read, run, host, admin (repeatable)")
+	fl.StringSliceVar(&scopes, "scope", []string{"read", "run"}, "what it `ALLOWS`: read, run, host, operate, admin (repeatable)")
+	fl.StringVar(&role, "role", "", "`ROLE` instead of scopes: viewer, user, operator, admin")
+	cmd.MarkFlagsMutuallyExclusive("scope", "role")
 	fl.BoolVar(&asE2B, "e2b", false, "print the secret as an API key of E2B, for its SDKs")
 	fl.BoolVar(&asDaytona, "daytona", false, "print the secret as an API key of Daytona, for its SDKs")
 	cmd.MarkFlagsMutuallyExclusive("e2b", "daytona")
@@ -91,8 +99,8 @@ func keyForm(secret string, asE2B, asDaytona bool) (string, error) {
 }
 
 // wantedToken builds what the flags ask for, or names every mistake.
-func wantedToken(name, owner, expires string, scopes []string) (atoll.Token, error) {
-	t := atoll.Token{Name: name}
+func wantedToken(name, owner, expires, role string, scopes []string) (atoll.Token, error) {
+	t := atoll.Token{Name: name, Role: atoll.Role(role)}
 	var errs []error
 	if owner != "" {
 		o, err := atoll.ParseOwner(owner)
@@ -104,7 +112,11 @@ func wantedToken(name, owner, expires string, scopes []string) (atoll.Token, err
 	for _, s := range scopes {
 		t.Scopes = append(t.Scopes, atoll.Scope(strings.TrimSpace(s)))
 	}
-	if err := atoll.CheckScopes(t.Scopes); err != nil {
+	if role != "" {
+		if _, err := t.Role.Scopes(); err != nil {
+			errs = append(errs, fmt.Errorf("--role: %w: %w", atoll.ErrInvalid, err))
+		}
+	} else if err := atoll.CheckScopes(t.Scopes); err != nil {
 		errs = append(errs, fmt.Errorf("--scope: %w", err))
 	}
 	d, err := config.ParseDuration(expires)

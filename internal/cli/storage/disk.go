@@ -16,10 +16,10 @@ import (
 func (a commands) diskCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "disk", Aliases: []string{"disks"},
-		Short: "Manage kept disks of VMs",
-		Long: `Manage kept disks of VMs. The working directory of a VM (driver microvm) is a
-separate disk. 'atoll rm --keep-disk' keeps it, and 'atoll create --use-disk'
-uses it in one sandbox at a time.`,
+		Short: "Manage persistent disks of VMs",
+		Long: `Manage persistent disks of VMs. The working directory of a VM (driver microvm)
+is a separate disk. 'atoll rm --keep-disk' keeps it, and 'atoll create
+--use-disk' uses it in one sandbox at a time.`,
 		Example: `  atoll rm --keep-disk=work box
   atoll create --driver microvm --use-disk work
   atoll disk rm work`,
@@ -34,7 +34,7 @@ func (a commands) diskLs() *cobra.Command {
 	return &cobra.Command{
 		Use: "ls", Aliases: []string{"list"},
 		Example: "  atoll disk ls",
-		Short:   "List kept disks",
+		Short:   "List persistent disks",
 		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := a.keptDisks(cmd.Context())
@@ -45,7 +45,7 @@ func (a commands) diskLs() *cobra.Command {
 				return a.PrintJSON(output.NonNil(list))
 			}
 			if len(list) == 0 {
-				a.Progress("no kept disks; 'atoll rm --keep-disk' keeps one")
+				a.Progress("no persistent disks; 'atoll rm --keep-disk' keeps one")
 				return nil
 			}
 			rows := [][]string{{"NAME", "USED", "SIZE", "KEPT", "OF", "IN USE BY", "DRIVER"}}
@@ -65,7 +65,7 @@ func (a commands) diskRm() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME...", Aliases: []string{"remove"},
 		Example:           "  atoll disk rm database",
-		Short:             "Remove kept disks and their files",
+		Short:             "Remove persistent disks and their files",
 		Args:              app.CheckArgCount(1, -1, "disks"),
 		ValidArgsFunction: a.completeDisks(-1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,7 +109,7 @@ func (a commands) keptDisks(ctx context.Context) ([]atoll.Disk, error) {
 	return c.Disks(ctx)
 }
 
-// completeDisks offers the names of kept disks.
+// completeDisks offers the names of persistent disks.
 func (a commands) completeDisks(at int) cobra.CompletionFunc {
 	return a.CompleteFrom(at, func(ctx context.Context) ([]string, error) {
 		list, err := a.keptDisks(ctx)

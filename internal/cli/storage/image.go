@@ -25,7 +25,7 @@ func (a commands) imageCommand() *cobra.Command {
   atoll image ls`,
 		Short: "Manage images",
 		Long: `Manage images. Each driver has its own; the default is the first driver with
-images. All subcommands but ls need the scope admin.`,
+images. All subcommands but ls need the scope operate.`,
 		Args: app.UnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

@@ -21,7 +21,7 @@ func (a commands) poolCommand() *cobra.Command {
   atoll create --pool python`,
 		Short: "Manage pools of ready sandboxes",
 		Long: `Manage pools of ready sandboxes, which the server keeps. 'atoll create --pool
-NAME' claims one. Pools need the scope admin.`,
+NAME' claims one. Pools need the scope operate.`,
 		Args: app.UnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}

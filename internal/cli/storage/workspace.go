@@ -275,6 +275,6 @@ workspaces stay. The server does this at the times of retention.cron.`,
 		},
 	}
 	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only say which")
-	cmd.Flags().BoolVar(&o.AllOwners, "all-owners", false, "those of all owners (needs the scope admin)")
+	cmd.Flags().BoolVar(&o.AllOwners, "all-owners", false, "those of all owners (needs the scope operate)")
 	return cmd
 }

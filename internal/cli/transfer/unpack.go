@@ -29,7 +29,7 @@ func Unpack(dir, as string, r io.Reader) (err error) {
 	u := &unpacker{dir: dir, as: as, open: []openDir{{root: root}}}
 	defer func() {
 		for _, d := range u.open {
-			err = errors.Join(err, d.root.Close())
+			err = errors.Join(err, d.close())
 		}
 	}()
 	u.tr = tar.NewReader(bufio.NewReaderSize(r, streamBuffer))
@@ -61,9 +61,15 @@ type unpacker struct {
 
 // openDir is an open directory below another.
 type openDir struct {
-	name string
-	root *os.Root
+	name  string
+	root  *os.Root
+	files fileDir
 }
+
+// openFiles returns the directory for its files.
+func (d *openDir) openFiles() (*fileDir, error) { return &d.files, d.files.open(d.root) }
+
+func (d *openDir) close() error { return errors.Join(d.files.close(), d.root.Close()) }
 
 func (u *unpacker) unpackEntry(h *tar.Header) error {
 	u.rename(h)
@@ -126,7 +132,7 @@ func (u *unpacker) enterDir(name string) (*os.Root, error) {
 	}
 	for len(u.open) > same+1 {
 		last := len(u.open) - 1
-		if err := u.open[last].root.Close(); err != nil {
+		if err := u.open[last].close(); err != nil {
 			return nil, err
 		}
 		u.open = u.open[:last]
@@ -136,7 +142,7 @@ func (u *unpacker) enterDir(name string) (*os.Root, error) {
 		if err != nil {
 			return nil, err
 		}
-		u.open = append(u.open, openDir{parts[i], next})
+		u.open = append(u.open, openDir{name: parts[i], root: next})
 	}
 	return u.open[len(u.open)-1].root, nil
 }
@@ -201,24 +207,30 @@ func (u *unpacker) unpackLink(h *tar.Header, dir *os.Root, base string) error {
 	return root.Link(from, h.Name)
 }
 
-// unpackFile writes a file under a temporary name and then renames it.
+// tempMode is the mode of a file with a temporary name.
+const tempMode = 0o600
+
+// unpackFile writes a file under a temporary name and then renames it. dir is the last open directory.
 func (u *unpacker) unpackFile(h *tar.Header, dir *os.Root, base string) error {
-	const before = 0o600
+	files, err := u.open[len(u.open)-1].openFiles()
+	if err != nil {
+		return err
+	}
 	temp := fmt.Sprintf(".atoll-%016x.tmp", rand.Uint64())
-	f, err := dir.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, before)
+	f, err := files.create(temp)
 	if err != nil {
 		return err
 	}
 	_, err = u.copy.CopyFile(f, u.tr)
-	if mode := fs.FileMode(h.Mode) & 0o777; err == nil && mode != before {
+	if mode := fs.FileMode(h.Mode) & 0o777; err == nil && mode != tempMode {
 		err = f.Chmod(mode)
 	}
 	err = output.CloseAfter(err, f)
 	if err == nil {
-		err = dir.Chtimes(temp, h.ModTime, h.ModTime)
+		err = files.setTime(temp, h.ModTime)
 	}
 	if err == nil {
-		err = dir.Rename(temp, base)
+		err = files.rename(temp, base)
 	}
 	if err != nil {
 		return errors.Join(err, dir.Remove(temp))

@@ -6,6 +6,10 @@ import (
 	"runtime/debug"
 )
 
+// These are the version of a release and its commit, which cmd/internal/release sets when it links a
+// program: what Go finds out by itself depends on how the source was checked out.
+var release, revision, date string
+
 // Info describes a build of atoll.
 type Info struct {
 	Version  string `json:"version"`
@@ -35,6 +39,9 @@ func Build() Info {
 		case "vcs.modified":
 			v.Modified = s.Value == "true"
 		}
+	}
+	if release != "" {
+		v.Version, v.Revision, v.Time = release, revision, date
 	}
 	return v
 }

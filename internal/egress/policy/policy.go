@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -21,6 +22,9 @@ type Rules struct {
 	allow, deny []rule
 	headers     []header
 	inspect     bool
+
+	ends bool             // an entry of allow has an end
+	now  func() time.Time // for the ends
 }
 
 // header is a header that is set on matching requests.
@@ -38,7 +42,7 @@ const (
 
 // New compiles the rules of a network. Its error names every mistake and matches ErrInvalid.
 func New(n atoll.Network) (*Rules, error) {
-	r := &Rules{mode: n.Mode, inspect: n.Inspect}
+	r := &Rules{mode: n.Mode, inspect: n.Inspect, now: time.Now}
 	var errs []error
 	bad := func(format string, a ...any) {
 		errs = append(errs, fmt.Errorf("%w: "+format, append([]any{atoll.ErrInvalid}, a...)...))
@@ -65,6 +69,11 @@ func New(n atoll.Network) (*Rules, error) {
 		return rules
 	}
 	r.allow, r.deny = list("allow", n.Allow), list("deny", n.Deny)
+	for i := range r.allow {
+		if end, ok := n.Until[n.Allow[i]]; ok {
+			r.allow[i].until, r.ends = end, true
+		}
+	}
 	for i := range r.deny {
 		if r.deny[i].leadsTo.IsValid() {
 			bad("network deny[%d] %q: only allow can have NAME=ADDRESS: deny the name or the address", i, truncate(r.deny[i].text))
@@ -90,6 +99,15 @@ func New(n atoll.Network) (*Rules, error) {
 		return nil, err
 	}
 	return r, nil
+}
+
+// allowed returns the rules of allow that have not ended.
+func (r *Rules) allowed() []rule {
+	if !r.ends {
+		return r.allow
+	}
+	now := r.now()
+	return slices.DeleteFunc(slices.Clone(r.allow), func(x rule) bool { return !x.until.IsZero() && !now.Before(x.until) })
 }
 
 // framingHeaders determine how a message is read, and can't be set.
@@ -183,9 +201,10 @@ func (r *Rules) Name(host string) Verdict {
 			return newDenial(d.text, "%s is denied by %q", host, d.text)
 		}
 	}
-	for i := range r.allow {
-		if r.allow[i].matchesHost(host) {
-			return Verdict{Allowed: true, Rule: r.allow[i].text}
+	allow := r.allowed()
+	for i := range allow {
+		if allow[i].matchesHost(host) {
+			return Verdict{Allowed: true, Rule: allow[i].text}
 		}
 	}
 	return r.decideByMode(host, "")
@@ -225,9 +244,10 @@ func (r *Rules) CheckConnect(host string, port uint16) Verdict {
 			return newDenial(d.text, "%s is denied by %q", joinHostPort(host, text), d.text)
 		}
 	}
-	for i := range r.allow {
-		if r.allow[i].matches(host, port) {
-			return Verdict{Allowed: true, Rule: r.allow[i].text}
+	allow := r.allowed()
+	for i := range allow {
+		if allow[i].matches(host, port) {
+			return Verdict{Allowed: true, Rule: allow[i].text}
 		}
 	}
 	return r.decideByMode(host, text)
@@ -255,8 +275,9 @@ func (r *Rules) CheckOpaque(scheme, host string, port uint16) Verdict {
 		}
 	}
 	var near string
-	for i := range r.allow {
-		a := &r.allow[i]
+	allow := r.allowed()
+	for i := range allow {
+		a := &allow[i]
 		if !a.matches(host, port) {
 			continue
 		}
@@ -283,8 +304,9 @@ func (r *Rules) CheckRequest(scheme, host string, port uint16, method, path stri
 		}
 	}
 	var near string
-	for i := range r.allow {
-		a := &r.allow[i]
+	allow := r.allowed()
+	for i := range allow {
+		a := &allow[i]
 		if !a.matches(host, port) || a.scheme != "" && a.scheme != scheme {
 			continue
 		}
@@ -317,7 +339,7 @@ func (r *Rules) ShouldInspect(host string, port uint16) bool {
 	}
 	about := func(x *rule) bool { return x.matches(host, port) && x.scheme != HTTP }
 	return slices.ContainsFunc(r.headers, func(h header) bool { return about(&h.rule) && h.appliesToPort(HTTPS, port) }) ||
-		slices.ContainsFunc(r.allow, func(x rule) bool { return x.isNarrow() && about(&x) }) ||
+		slices.ContainsFunc(r.allowed(), func(x rule) bool { return x.isNarrow() && about(&x) }) ||
 		slices.ContainsFunc(r.deny, func(x rule) bool { return x.isNarrow() && about(&x) })
 }
 
@@ -361,8 +383,9 @@ func (r *Rules) CheckAddress(host string, a netip.Addr, port uint16) Verdict {
 	// A rule about an address is about requests to it by address. A name that leads there needs a
 	// rule of its own: its mode alone does not open the private network to it.
 	listed := itself || r.Lists(host, port)
-	for i := range r.allow {
-		x := &r.allow[i]
+	allow := r.allowed()
+	for i := range allow {
+		x := &allow[i]
 		if x.leadsTo.IsValid() && x.leadsTo.Contains(a) && x.matches(host, port) {
 			return Verdict{Allowed: true, Rule: x.text}
 		}
@@ -382,15 +405,16 @@ func (r *Rules) CheckAddress(host string, a netip.Addr, port uint16) Verdict {
 
 // Lists reports whether a rule allows a host itself, and not only the mode.
 func (r *Rules) Lists(host string, port uint16) bool {
-	return slices.ContainsFunc(r.allow, func(x rule) bool { return x.matches(host, port) })
+	return slices.ContainsFunc(r.allowed(), func(x rule) bool { return x.matches(host, port) })
 }
 
 // Addresses returns the addresses that rules of the form NAME=ADDRESS assign to a name, which then is
 // not resolved; nil: there are none.
 func (r *Rules) Addresses(host string, port uint16) []netip.Addr {
 	var list []netip.Addr
-	for i := range r.allow {
-		if x := &r.allow[i]; x.leadsTo.IsValid() && x.leadsTo.IsSingleIP() && x.matches(host, port) {
+	allow := r.allowed()
+	for i := range allow {
+		if x := &allow[i]; x.leadsTo.IsValid() && x.leadsTo.IsSingleIP() && x.matches(host, port) {
 			list = append(list, x.leadsTo.Addr())
 		}
 	}
@@ -401,8 +425,9 @@ func (r *Rules) Addresses(host string, port uint16) []netip.Addr {
 // and those in the rules that allow it.
 func (r *Rules) Ports(host string) []uint16 {
 	list := []uint16{443, 80}
-	for i := range r.allow {
-		if x := &r.allow[i]; x.port != 0 && x.matchesHost(host) {
+	allow := r.allowed()
+	for i := range allow {
+		if x := &allow[i]; x.port != 0 && x.matchesHost(host) {
 			list = append(list, x.port)
 		}
 	}

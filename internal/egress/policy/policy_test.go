@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -278,6 +279,42 @@ func TestHeadersOfHTTPSNeedInspect(t *testing.T) {
 		}
 		if n.Inspect = true; Check(n) != nil {
 			t.Errorf("%s with inspect: %v", host, Check(n))
+		}
+	}
+}
+
+// TestEntriesEnd: from its end on an entry of Allow allows nothing, in each check.
+func TestEntriesEnd(t *testing.T) {
+	end := time.Now().Add(time.Hour)
+	r, err := New(atoll.Network{
+		Allow: []string{"example.com", "other.com", "10.0.0.7", "lan.corp=10.0.0.8"},
+		Until: map[string]time.Time{"example.com": end, "10.0.0.7": end, "lan.corp=10.0.0.8": end},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	checks := map[string]func() bool{
+		"name":     func() bool { return r.Name("example.com").Allowed },
+		"connect":  func() bool { return r.CheckConnect("example.com", 443).Allowed },
+		"opaque":   func() bool { return r.CheckOpaque(HTTPS, "example.com", 443).Allowed },
+		"request":  func() bool { return r.CheckRequest(HTTP, "example.com", 80, "GET", "/").Allowed },
+		"listed":   func() bool { return r.Lists("example.com", 443) },
+		"address":  func() bool { return r.CheckAddress("10.0.0.7", netip.MustParseAddr("10.0.0.7"), 80).Allowed },
+		"leads to": func() bool { return r.CheckAddress("lan.corp", netip.MustParseAddr("10.0.0.8"), 80).Allowed },
+		"assigned": func() bool { return len(r.Addresses("lan.corp", 80)) == 1 },
+	}
+	for _, c := range []struct {
+		now  time.Time
+		want bool
+	}{{end.Add(-time.Nanosecond), true}, {end, false}, {end.Add(time.Hour), false}} {
+		r.now = func() time.Time { return c.now }
+		for name, allowed := range checks {
+			if allowed() != c.want {
+				t.Errorf("%s %s before the end: allowed is %v", name, end.Sub(c.now), !c.want)
+			}
+		}
+		if !r.Name("other.com").Allowed {
+			t.Error("an entry without an end has ended")
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -24,6 +25,7 @@ type rule struct {
 	port    uint16       // 0: any
 	path    string       // path prefix; empty: any
 	leadsTo netip.Prefix // of NAME=ADDRESS: addresses to which the name may lead
+	until   time.Time    // of an entry of allow: it ends then; zero: never
 }
 
 // parse parses an entry:

@@ -46,8 +46,14 @@ func TestCheckNamesNoPassword(t *testing.T) {
 		}
 	}
 	for _, c := range []Config{
-		{Proxy: "proxy.corp:3128"}, {Proxy: "https://user:pa55@proxy.corp"}, {Proxy: "socks5://proxy.corp:1080"}, {Proxy: "http://user:pa55@%zz"},
-		{Proxy: "http://"}, {Proxy: "http://proxy.corp:0"}, {Proxy: "http://user:pa55@proxy.corp/path"}, {NoProxy: []string{"a.test"}},
+		{Proxy: "proxy.corp:3128"},
+		{Proxy: "https://user:pa55@proxy.corp"},
+		{Proxy: "socks5://proxy.corp:1080"},
+		{Proxy: "http://user:pa55@%zz"},
+		{Proxy: "http://"},
+		{Proxy: "http://proxy.corp:0"},
+		{Proxy: "http://user:pa55@proxy.corp/path"},
+		{NoProxy: []string{"a.test"}},
 	} {
 		if err := c.Check(); !errors.Is(err, atoll.ErrInvalid) || strings.Contains(err.Error(), "pa55") {
 			t.Errorf("%+v: %v", c, err)

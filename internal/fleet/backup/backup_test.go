@@ -149,7 +149,7 @@ func TestIncompleteBackupRestoresNothing(t *testing.T) {
 	must(t, err)
 	whole := archive.Bytes()
 	damaged := bytes.Clone(whole)
-	damaged[len(damaged)/2] ^= 1
+	damaged[len(damaged)-8] ^= 1 // in the checksum: a bit of the data may be one that nothing reads, such as padding
 	for name, b := range map[string][]byte{
 		"Empty": {}, "Text": []byte("no archive"), "Half": whole[:len(whole)/2], "WithoutChecksum": whole[:len(whole)-8], "Damaged": damaged,
 		"WithoutManifest":  pack(t, &tar.Header{Typeflag: tar.TypeReg, Name: "home/f", Mode: 0o600}),

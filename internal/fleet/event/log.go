@@ -40,7 +40,7 @@ type Filter struct {
 	Since     time.Time // not older
 	Types     []string  // any of "sandbox.running", "sandbox.*"…, at most 32
 	Object    string    // of a sandbox (id or name) or workspace
-	AllOwners bool      // needs ScopeAdmin
+	AllOwners bool      // needs ScopeOperate
 }
 
 // CheckTypes reports every mistake in the types of a filter. A star is allowed at the end only, so
@@ -158,7 +158,7 @@ func (d *Log) pollEvents(ctx context.Context, ended chan<- struct{}) {
 	defer tick.Stop()
 	var last int64
 	for {
-		n, err := d.newestID(ctx)
+		n, err := d.NewestID(ctx)
 		if err == nil && n != last {
 			var list []atoll.Owner
 			if list, err = d.ownersBetween(ctx, last, n); err == nil {
@@ -175,8 +175,8 @@ func (d *Log) pollEvents(ctx context.Context, ended chan<- struct{}) {
 	}
 }
 
-// newestID returns the id of the newest event ever.
-func (d *Log) newestID(ctx context.Context) (int64, error) {
+// NewestID returns the id of the newest event ever.
+func (d *Log) NewestID(ctx context.Context) (int64, error) {
 	var n int64
 	err := d.store.DB.QueryRowContext(ctx, d.store.NewestEvent).Scan(&n)
 	return n, err
@@ -220,7 +220,7 @@ func (d *Log) nextEvent(o atoll.Owner) <-chan struct{} {
 	return d.waiting[o]
 }
 
-func (d *Log) followCursor(ctx context.Context, q *cursor, fn func(atoll.Event) error) error {
+func (d *Log) followCursor(ctx context.Context, q *cursor, deliver func() error) error {
 	if err := d.addFollower(q.owner); err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (d *Log) followCursor(ctx context.Context, q *cursor, fn func(atoll.Event) 
 	}
 	for {
 		news := d.nextEvent(whose)
-		if err := d.deliverKept(ctx, q, fn); err != nil {
+		if err := deliver(); err != nil {
 			return err
 		}
 		select {
@@ -441,7 +441,31 @@ func (d *Log) Read(ctx context.Context, owner atoll.Owner, filter Filter, fn fun
 // Follow is Read and then waits for new events, until ctx is done, fn returns an error or the log
 // is closed.
 func (d *Log) Follow(ctx context.Context, owner atoll.Owner, filter Filter, fn func(atoll.Event) error) error {
-	return d.followCursor(ctx, &cursor{filter: filter, owner: owner}, fn)
+	q := &cursor{filter: filter, owner: owner}
+	return d.followCursor(ctx, q, func() error { return d.deliverKept(ctx, q, fn) })
+}
+
+// FollowPages is Follow with many events for each call of fn: after it, all events up to the id upTo
+// that the filter selects have been passed to fn. More reports
+// whether another page is stored already. It calls fn for empty pages, too.
+func (d *Log) FollowPages(ctx context.Context, owner atoll.Owner, filter Filter, fn func(page []atoll.Event, upTo int64, more bool) error) error {
+	q := &cursor{filter: filter, owner: owner}
+	return d.followCursor(ctx, q, func() error {
+		for more := true; more; {
+			var page []atoll.Event
+			var err error
+			if page, more, err = q.nextPage(ctx, d.store); err != nil {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				return &atoll.Error{Op: "events", Err: err}
+			}
+			if err := fn(page, q.after, more); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // Trim deletes the events that are too old or too many.

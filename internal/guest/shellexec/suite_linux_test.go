@@ -286,5 +286,6 @@ func TestSuiteDash(t *testing.T) {
 		t.Skip("the whole suite, a second time")
 	}
 	t.Parallel()
-	atolltest.Run(t, newDriver(t, "dash"))
+	laws := atolltest.Laws()
+	atolltest.RunLaws(t, newDriver(t, "dash"), testenv.Sample(t, laws, len(laws)/4, "ATOLL_LAWS")...)
 }

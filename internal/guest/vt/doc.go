@@ -1,6 +1,6 @@
 // Package vt emulates a terminal. A Model takes the output of a program, keeps the
 // screen, and can serialize it as bytes that put any terminal into
-// the same state. Shared is a terminal with a program and any number
+// the same state. Terminal is a terminal with a program and any number
 // of viewers.
 //
 // The model follows xterm as implemented by xterm.js. Its memory is bounded, whatever

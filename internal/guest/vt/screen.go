@@ -1,272 +1,220 @@
 package vt
 
-// eraseCell returns an erased cell: it has the background of the pen.
-func (m *Model) eraseCell() cell { return blankCell(m.pen.bg) }
+import (
+	"strings"
 
-// rowAt returns a row of the screen.
-func (m *Model) rowAt(y int) *line { return &m.current.lines[y] }
+	"github.com/atoll-sandbox/atoll"
+)
 
-// eraseColumns blanks the columns from x0 up to x1 of a row.
-func (m *Model) eraseColumns(y, x0, x1 int) {
-	l := m.rowAt(y)
-	c := m.eraseCell()
-	x1 = min(x1, m.cols)
-	for i := x0; i < x1; i++ {
-		l.cells[i] = c
-	}
-	if x0 < x1 {
-		l.fixBorder(x0)
-		l.fixBorder(x1)
-	}
-	if x0 == 0 {
-		l.wrapped = false
-	}
+// Limits of a terminal.
+const (
+	MaxRows       = 300
+	MaxCols       = 500
+	MaxScrollback = 10_000
+	maxHistory    = 4 << 20 // bytes of all the lines above the screen
+)
+
+// DefaultScrollback is the number of stored lines if a spec has 0.
+const DefaultScrollback = 2000
+
+// Model is the state of a terminal, which Write updates. It is not safe
+// for concurrent use.
+type Model struct {
+	rows, cols int
+	main, alt  screen
+	current    *screen // one of them
+
+	x, y    int
+	pending bool // the next character wraps: x is the last column
+	pen     style
+	sets    charsets
+	modes   modes
+	last    rune // printed just now, for REP; 0: none
+	title   string
+	history scrollback
+	marks   clusters
+
+	state   state
+	seq     sequence
+	partial []byte // of a character whose rest has not come
+
+	// OnOutput, if not nil, receives the output for viewers' terminals: the parts of
+	// the input that the model understands.
+	OnOutput func(b []byte)
+	// OnResponse, if not nil, receives the terminal's responses to the program.
+	OnResponse func(b []byte)
+
+	out []byte // reused for what OnOutput gets
 }
 
-// scrollUp moves the rows between the margins up by n; keep stores rows that leave the top of
-// the main screen in the scrollback.
-func (m *Model) scrollUp(n int, keep bool) {
-	s := m.current
-	n = min(n, s.bottom-s.top+1)
-	if keep && s.top == 0 && s == &m.main {
-		for i := range n {
-			m.history.push(&m.marks, &s.lines[i])
-		}
-	}
-	m.rotateRows(s.top, s.bottom, n)
+// screen is the main or the alternate screen.
+type screen struct {
+	lines       []line // nil: never used
+	top, bottom int    // margins, inclusive
+	tabs        []bool
+	saved       saved
 }
 
-// rotateRows moves the rows from..to up by n, or down if n is negative,
-// and blanks the rows that become free.
-func (m *Model) rotateRows(from, to, n int) {
-	rows := m.current.lines[from : to+1]
-	k := min(max(n, -n), len(rows))
-	if k == 0 {
+// saved is the state that DECSC saves.
+type saved struct {
+	x, y    int
+	pending bool
+	pen     style
+	sets    charsets
+	origin  bool
+}
+
+// charsets holds the selected character sets.
+type charsets struct {
+	lines   [2]bool // G0 and G1 are the line drawing ones
+	shifted bool    // G1 is used
+}
+
+// clampSize limits a size and replaces zero by the default.
+func clampSize(s atoll.Size) (rows, cols int) {
+	rows, cols = int(s.Rows), int(s.Cols)
+	if rows == 0 {
+		rows = 24
+	}
+	if cols == 0 {
+		cols = 80
+	}
+	return min(rows, MaxRows), min(max(cols, 2), MaxCols)
+}
+
+// New returns a terminal with up to history lines of scrollback.
+func New(size atoll.Size, history int) *Model {
+	m := &Model{}
+	m.rows, m.cols = clampSize(size)
+	m.history.maxLines = min(max(history, 0), MaxScrollback)
+	m.resetState()
+	return m
+}
+
+// Size returns the size, which is never 0.
+func (m *Model) Size() atoll.Size { return atoll.Size{Rows: uint16(m.rows), Cols: uint16(m.cols)} }
+
+// Title returns the title that the program has set.
+func (m *Model) Title() string { return m.title }
+
+// resetState resets the terminal; the scrollback stays.
+func (m *Model) resetState() {
+	m.main.clearScreen(m.rows, m.cols)
+	m.alt = screen{}
+	m.current = &m.main
+	m.x, m.y, m.pending = 0, 0, false
+	m.pen, m.sets, m.modes, m.last, m.title = style{}, charsets{}, newModes(), 0, ""
+}
+
+// clearScreen resets a screen to an empty one.
+func (s *screen) clearScreen(rows, cols int) {
+	*s = screen{lines: newLines(rows, cols), bottom: rows - 1, tabs: newTabs(cols)}
+}
+
+func newLines(rows, cols int) []line {
+	all := make([]cell, rows*cols)
+	lines := make([]line, rows)
+	for i := range lines {
+		lines[i].cells = all[i*cols : (i+1)*cols : (i+1)*cols]
+		lines[i].fill(empty)
+	}
+	return lines
+}
+
+func newTabs(cols int) []bool {
+	tabs := make([]bool, cols)
+	for i := 0; i < cols; i += 8 {
+		tabs[i] = true
+	}
+	return tabs
+}
+
+// Resize changes the size. It cuts or pads lines instead of rewrapping them: full-screen
+// programs redraw, so do shells with their line, and both
+// would be wrong about the cursor if the text had moved.
+func (m *Model) Resize(size atoll.Size) {
+	rows, cols := clampSize(size)
+	if rows == m.rows && cols == m.cols {
 		return
 	}
-	var some [8]line
-	out := some[:0]
-	in := rows[len(rows)-k:]
-	if n > 0 {
-		out = append(out, rows[:k]...)
-		copy(rows, rows[k:])
-	} else {
-		out = append(out, rows[len(rows)-k:]...)
-		copy(rows[k:], rows[:len(rows)-k])
-		in = rows[:k]
+	if cols != m.cols {
+		m.history.unwrapLines()
 	}
-	copy(in, out)
-	c := m.eraseCell()
-	for i := range in {
-		in[i].fill(c)
-		in[i].wrapped = false
+	y := m.y
+	if m.current == &m.alt {
+		y = m.main.saved.y // where it will be again
 	}
-}
-
-// lineFeed moves the cursor to the next row and scrolls at the bottom margin.
-func (m *Model) lineFeed() {
-	m.pending = false
-	switch {
-	case m.y == m.current.bottom:
-		m.scrollUp(1, true)
-	case m.y < m.rows-1:
-		m.y++
-		m.rowAt(m.y).wrapped = false
+	up := m.main.resizeTo(rows, cols, y, m.pushRow)
+	if m.current == &m.alt {
+		up = m.alt.resizeTo(rows, cols, m.y, nil)
 	}
-}
-
-// reverseFeed moves the cursor to the row above and scrolls at the top margin.
-func (m *Model) reverseFeed() {
-	m.pending = false
-	switch {
-	case m.y == m.current.top:
-		m.rotateRows(m.current.top, m.current.bottom, -1)
-	case m.y > 0:
-		m.y--
-	}
-}
-
-// wrapLine continues at the beginning of the next row.
-func (m *Model) wrapLine() {
-	m.x = 0
-	m.lineFeed()
-	m.rowAt(m.y).wrapped = m.y > 0
-}
-
-// printASCII prints characters from space to tilde.
-func (m *Model) printASCII(p []byte) {
-	m.passBytes(p)
-	if m.modes.insert || m.sets.isDrawing() {
-		for _, b := range p {
-			m.putRune(m.sets.mapByte(b))
-		}
-		return
-	}
-	m.last = rune(p[len(p)-1])
-	for len(p) > 0 {
-		if m.pending && m.modes.wrap {
-			m.wrapLine()
-		}
-		n := min(len(p), m.cols-m.x)
-		l := m.rowAt(m.y)
-		cells := l.cells[m.x : m.x+n]
-		c := cell{style: m.pen}
-		for i := range cells {
-			c.r = rune(p[i])
-			cells[i] = c
-		}
-		l.fixBorder(m.x)
-		l.fixBorder(m.x + n)
-		p = p[n:]
-		m.x += n
+	m.rows, m.cols = rows, cols
+	m.y = min(max(m.y-up, 0), rows-1)
+	if m.x >= cols || m.x < cols-1 {
 		m.pending = false
-		if m.x == m.cols {
-			m.x, m.pending = m.cols-1, true
-			if !m.modes.wrap && len(p) > 1 {
-				p = p[len(p)-1:] // all of them stand in the last column, one after the other
+	}
+	m.x = min(m.x, cols-1)
+}
+
+// pushRow moves a row that leaves the screen to the scrollback.
+func (m *Model) pushRow(l *line) { m.history.push(&m.marks, l) }
+
+// resizeTo changes the size and returns how many rows left the screen at the top.
+func (s *screen) resizeTo(rows, cols, y int, push func(*line)) (up int) {
+	old := s.lines
+	if more := len(old) - rows; more > 0 { // first what is below the cursor goes
+		below := min(more, len(old)-1-min(y, len(old)-1))
+		old = old[:len(old)-below]
+		up = more - below
+		if push != nil {
+			for i := range up {
+				push(&old[i])
 			}
 		}
+		old = old[up:]
 	}
-}
-
-// print prints a character that is not ASCII.
-func (m *Model) print(r rune) {
-	m.passRune(r)
-	m.putRune(r)
-}
-
-// putRune writes a character at the cursor.
-func (m *Model) putRune(r rune) {
-	w := 1
-	if r >= 0x300 {
-		w = columnsOf(r)
-	}
-	if w == 0 {
-		m.addMark(r)
-		return
-	}
-	m.last = r
-	if m.pending && m.modes.wrap || w == 2 && m.x == m.cols-1 && m.modes.wrap {
-		m.wrapLine()
-	}
-	if m.x+w > m.cols {
-		return // half of it has no place
-	}
-	m.pending = false
-	l := m.rowAt(m.y)
-	if m.modes.insert {
-		m.shiftColumns(m.x, w)
-	}
-	l.cells[m.x] = cell{r: r, style: m.pen}
-	if w == 2 {
-		l.cells[m.x].w = wide
-		l.cells[m.x+1] = cell{r: ' ', style: m.pen, w: rest}
-	}
-	l.fixBorder(m.x)
-	l.fixBorder(m.x + w)
-	if m.x += w; m.x == m.cols {
-		m.x, m.pending = m.cols-1, true
-	}
-}
-
-// addMark adds a combining mark to the character before the cursor.
-func (m *Model) addMark(r rune) {
-	x := m.x - 1
-	if m.pending {
-		x = m.x
-	}
-	if x < 0 {
-		return
-	}
-	cells := m.rowAt(m.y).cells
-	if cells[x].w == rest {
-		x--
-	}
-	text := string(m.marks.appendCell(nil, cells[x].r)) + string(r)
-	if len(text) > maxCluster {
-		return
-	}
-	ref, ok := m.marks.put(text)
-	if !ok {
-		m.dropUnusedClusters()
-		if ref, ok = m.marks.put(text); !ok {
-			return
+	same := len(old) > 0 && len(old[0].cells) == cols
+	s.lines = newLines(rows, cols)
+	for i := range old {
+		l := &s.lines[i]
+		copy(l.cells, old[i].cells)
+		l.wrapped = same && old[i].wrapped && i > 0
+		if last := &l.cells[cols-1]; last.w == wide {
+			last.r, last.w = ' ', narrow
 		}
 	}
-	cells[x].r = ref
+	tabs := newTabs(cols)
+	copy(tabs, s.tabs)
+	s.tabs, s.top, s.bottom = tabs, 0, rows-1
+	s.saved.y = min(max(s.saved.y-up, 0), rows-1)
+	s.saved.pending = s.saved.pending && s.saved.x == cols-1
+	s.saved.x = min(s.saved.x, cols-1)
+	return up
 }
 
-// dropUnusedClusters removes clusters that no screen refers to.
-func (m *Model) dropUnusedClusters() {
-	var kept clusters
-	for _, s := range []*screen{&m.main, &m.alt} {
-		for i := range s.lines {
-			cells := s.lines[i].cells
-			for j := range cells {
-				if cells[j].r < 0 {
-					cells[j].r, _ = kept.put(m.marks.get(cells[j].r)) // there were no more before
-				}
-			}
+// Screen returns the current screen as text.
+func (m *Model) Screen() atoll.Screen {
+	s := atoll.Screen{
+		Lines: make([]string, m.rows), Scrollback: m.history.plainLines(), Row: m.y, Col: m.x,
+		Title: m.title, Alternate: m.current == &m.alt, Size: m.Size(),
+	}
+	for i := range m.current.lines {
+		s.Lines[i] = m.lineText(&m.current.lines[i])
+	}
+	return s
+}
+
+// Text returns the screen as text, without blank lines at its end.
+func (m *Model) Text() string {
+	return strings.TrimRight(strings.Join(m.Screen().Lines, "\n"), "\n")
+}
+
+func (m *Model) lineText(l *line) string {
+	b := make([]byte, 0, len(l.cells))
+	for i := range l.cells {
+		if l.cells[i].w != rest {
+			b = m.marks.appendCell(b, l.cells[i].r)
 		}
 	}
-	m.marks = kept
-	m.last = 0
-}
-
-// shiftColumns moves the cells from column x to the right by n, or to the left if n
-// is negative.
-func (m *Model) shiftColumns(x, n int) {
-	l := m.rowAt(m.y)
-	cells := l.cells[x:]
-	k := min(max(n, -n), len(cells))
-	if n > 0 {
-		copy(cells[k:], cells)
-		cells = cells[:k]
-	} else {
-		copy(cells, cells[k:])
-		cells = cells[len(cells)-k:]
-	}
-	c := m.eraseCell()
-	for i := range cells {
-		cells[i] = c
-	}
-	l.fixBorder(x)
-	l.fixBorder(x + k)
-	l.fixBorder(m.cols - k)
-	if last := &l.cells[m.cols-1]; last.w == wide {
-		last.r, last.w = ' ', narrow
-	}
-	if first := &l.cells[0]; first.w == rest {
-		first.r, first.w = ' ', narrow
-	}
-	l.fixBorders()
-}
-
-// fixBorders calls fixBorder for every column, because shifting may cut anywhere.
-func (l *line) fixBorders() {
-	for x := 1; x < len(l.cells); x++ {
-		l.fixBorder(x)
-	}
-}
-
-// isDrawing reports whether line drawing characters are selected.
-func (c *charsets) isDrawing() bool {
-	if c.shifted {
-		return c.lines[1]
-	}
-	return c.lines[0]
-}
-
-// lineDrawing holds the line drawing characters from underscore to tilde.
-var lineDrawing = [...]rune{
-	' ', '◆', '▒', '␉', '␌', '␍', '␊', '°', '±', '␤', '␋', '┘', '┐', '┌', '└', '┼', '⎺', '⎻', '─', '⎼', '⎽',
-	'├', '┤', '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
-}
-
-// mapByte returns the character of a byte in the selected character set.
-func (c *charsets) mapByte(b byte) rune {
-	if b >= '_' && b <= '~' && c.isDrawing() {
-		return lineDrawing[b-'_']
-	}
-	return rune(b)
+	return strings.TrimRight(string(b), " ")
 }

@@ -118,17 +118,38 @@ func (t *Tree) enableControllers(base string) error {
 	return nil
 }
 
-// write writes a value to an existing file.
+// write writes a value to an existing file. An os.File would be registered with the poller, which takes
+// longer than the write.
 func write(dir, name, value string) error {
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY|os.O_TRUNC, 0)
+	path := filepath.Join(dir, name)
+	fd, err := ignoreEINTR(func() (int, error) { return unix.Open(path, unix.O_WRONLY|unix.O_TRUNC|unix.O_CLOEXEC, 0) })
 	if err != nil {
-		return err
+		return &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	_, err = f.WriteString(value)
-	if err = errors.Join(err, f.Close()); err != nil {
+	_, err = ignoreEINTR(func() (int, error) { return unix.Write(fd, []byte(value)) })
+	if err = errors.Join(err, unix.Close(fd)); err != nil {
 		return fmt.Errorf("%s %s: %w", filepath.Join(filepath.Base(dir), name), value, err)
 	}
 	return nil
+}
+
+// ignoreEINTR repeats a system call that a signal has interrupted.
+func ignoreEINTR(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+// openDir opens a directory. As write, it does without the poller.
+func openDir(path string) (*os.File, error) {
+	fd, err := ignoreEINTR(func() (int, error) { return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) })
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
 }
 
 // Open returns a group that was created before; ErrNotFound if it does not exist.
@@ -199,7 +220,7 @@ func (g *Group) Open() (*os.File, error) {
 	if dir == "" {
 		return nil, nil
 	}
-	return os.Open(dir)
+	return openDir(dir)
 }
 
 // TaskFiles returns the files of version 1 by which a thread enters the group, and those by which it

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/atoll-sandbox/atoll"
 )
 
@@ -94,4 +96,14 @@ func (g *Group) limitPIDs(l Limits) error {
 		value = strconv.Itoa(l.PIDs)
 	}
 	return write(dir, "pids.max", value)
+}
+
+// HostMemory returns the memory of the host in bytes; 0: it is unknown. No limit above it can be
+// reached.
+func HostMemory() int64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0
+	}
+	return int64(info.Totalram) * int64(info.Unit)
 }

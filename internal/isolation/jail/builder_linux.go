@@ -16,6 +16,7 @@ type builder struct {
 	in       *InitProcess
 	root     int
 	empty    int // the staging tmpfs, which has an empty directory to mask with; -1: not mounted yet
+	null     int // the device that hides files; -1: not opened yet
 	ownFiles int // number of files that OwnFile steps have made so far
 
 	stagedInRoot bool // the staging tmpfs is mounted in the new root
@@ -54,9 +55,9 @@ func (b *builder) runStep(s *Step) error {
 	case Proc:
 		return b.mountFileSystem(s, "proc")
 	case Mask:
-		return b.maskPath(s)
+		return s.forEachName(b.maskPath)
 	case MakeReadOnly:
-		return b.freezePath(s)
+		return s.forEachName(b.freezePath)
 	case FileContent:
 		return b.bindOwnFile(s)
 	case RemountReadOnly:
@@ -65,6 +66,19 @@ func (b *builder) runStep(s *Step) error {
 		return b.writeSetting(s)
 	}
 	return fmt.Errorf("unknown action %q", s.Action)
+}
+
+// forEachName calls f with the step's path, or with each of its names below that.
+func (s *Step) forEachName(f func(name string) error) error {
+	if len(s.Names) == 0 {
+		return f(s.Path)
+	}
+	for _, name := range s.Names {
+		if err := f(path.Join(s.Path, name)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // open opens a path below the root as O_PATH; symbolic links can't leave the root.
@@ -372,8 +386,8 @@ func (b *builder) bindDevice(s *Step) error {
 
 // maskPath hides a file behind the null device, or a directory behind an empty one. A path that
 // does not exist is no error.
-func (b *builder) maskPath(s *Step) error {
-	onto, err := b.open(s.Path, unix.O_NOFOLLOW, 0)
+func (b *builder) maskPath(name string) error {
+	onto, err := b.open(name, unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
 		return nil // there is nothing to mask
 	}
@@ -391,12 +405,12 @@ func (b *builder) maskPath(s *Step) error {
 	case unix.S_IFDIR:
 		return b.maskDir(onto)
 	}
-	null, err := b.open("dev/null", 0, unix.RESOLVE_NO_SYMLINKS)
-	if err != nil {
-		return err
+	if b.null < 0 {
+		if b.null, err = b.open("dev/null", 0, unix.RESOLVE_NO_SYMLINKS); err != nil {
+			return err
+		}
 	}
-	defer unix.Close(null)
-	tree, err := cloneMount(null, "dev/null", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, false)
+	tree, err := cloneMount(b.null, "dev/null", unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NOEXEC, false)
 	if err != nil {
 		return err
 	}
@@ -544,8 +558,8 @@ func ignoreUnwritable(err error) error {
 }
 
 // freezePath mounts a path on itself, read-only. A path that does not exist is no error.
-func (b *builder) freezePath(s *Step) error {
-	fd, err := b.open(s.Path, unix.O_NOFOLLOW, 0)
+func (b *builder) freezePath(name string) error {
+	fd, err := b.open(name, unix.O_NOFOLLOW, 0)
 	if errors.Is(err, unix.ENOENT) {
 		return nil
 	}
@@ -553,7 +567,7 @@ func (b *builder) freezePath(s *Step) error {
 		return err
 	}
 	defer unix.Close(fd)
-	tree, err := cloneMount(fd, s.Path, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, false)
+	tree, err := cloneMount(fd, name, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, false)
 	if err != nil {
 		return err
 	}
@@ -612,7 +626,9 @@ func (b *builder) removeStaging() error {
 }
 
 func (b *builder) close() {
-	if b.empty >= 0 {
-		_ = unix.Close(b.empty) // O_PATH: nothing to lose
+	for _, fd := range []int{b.empty, b.null} {
+		if fd >= 0 {
+			_ = unix.Close(fd) // O_PATH: nothing to lose
+		}
 	}
 }

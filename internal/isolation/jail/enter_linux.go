@@ -113,7 +113,7 @@ func (in *InitProcess) buildRoot() error {
 		}
 	}
 	defer unix.Umask(unix.Umask(0)) // files get the modes of their steps
-	b := &builder{in: in, root: tree, empty: -1}
+	b := &builder{in: in, root: tree, empty: -1, null: -1}
 	defer b.close()
 	if err := b.runSteps(in.Setup.Steps); err != nil {
 		return err

@@ -68,8 +68,8 @@ const (
 	BindDevice      Action = "bind"      // the device Source at Path
 	Devpts          Action = "devpts"    // a new terminal file system at Path
 	Proc            Action = "proc"      // of the new PID namespace at Path
-	Mask            Action = "mask"      // Path is hidden, if it exists
-	MakeReadOnly    Action = "freeze"    // Path becomes read-only, if it exists
+	Mask            Action = "mask"      // Path, or Names below it, are hidden, if they exist
+	MakeReadOnly    Action = "freeze"    // Path, or Names below it, become read-only, if they exist
 	FileContent     Action = "file"      // Text appears as the content of Path
 	RemountReadOnly Action = "seal"      // the mount at Path becomes read-only
 	Write           Action = "setting"   // Text is written to Path, if it exists
@@ -80,6 +80,8 @@ type Step struct {
 	Action Action `json:"do"`
 	Path   string `json:"path"`
 	Text   string `json:"text,omitempty"`
+
+	Names []string `json:"names,omitempty"` // of Mask and MakeReadOnly
 
 	Source Source `json:"source,omitzero"`
 

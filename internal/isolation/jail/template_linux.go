@@ -125,10 +125,10 @@ func (t *templateStore) buildTrees(id int, c *templateConfig, files []*os.File) 
 		return os.NewSyscallError("move_mount", err)
 	}
 	defer unix.Umask(unix.Umask(0)) // files get the modes of their steps
-	b := &builder{in: &InitProcess{files: files}, root: root, empty: -1}
+	b := &builder{in: &InitProcess{files: files}, root: root, empty: -1, null: -1}
+	defer b.close()
 	err = b.runSteps(c.Steps)
 	if b.empty >= 0 {
-		_ = unix.Close(b.empty)                                                                              // O_PATH: nothing to lose
 		err = errors.Join(err, os.NewSyscallError("umount", unix.Unmount(templateStaging, unix.MNT_DETACH))) // the trees have mounts of its files
 	}
 	for _, p := range c.Paths {

@@ -349,7 +349,7 @@ func useDirectories() error {
 		return err
 	}
 	if err := os.WriteFile(seal.Path(1)+"/new", nil, 0o600); !errors.Is(err, unix.EROFS) {
-		return fmt.Errorf("writing to the read-only directory: %v", err)
+		return fmt.Errorf("writing to the read-only directory: %w", err)
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/atoll-sandbox/atoll/internal/testing/rapidtest"
 )
 
 var everyDialect = []Name{Anthropic, OpenAI, Responses, Gemini}
@@ -145,7 +147,7 @@ func normalize(q *Request, n Name) *Request {
 func TestRequestsComeBackAsTheyWere(t *testing.T) {
 	for _, n := range everyDialect {
 		t.Run(string(n), func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
+			rapidtest.Check(t, func(t *rapid.T) {
 				q := drawRequest(t)
 				got := sendAndRead(t, dialectOf(t, n), q)
 				if d := cmp.Diff(normalize(q, n), normalize(got, n)); d != "" {
@@ -160,7 +162,7 @@ func TestRequestsComeThroughTwoDialects(t *testing.T) {
 	for _, first := range everyDialect {
 		for _, second := range everyDialect {
 			t.Run(string(first)+" "+string(second), func(t *testing.T) {
-				rapid.Check(t, func(t *rapid.T) {
+				rapidtest.Check(t, func(t *rapid.T) {
 					q := drawRequest(t)
 					got := sendAndRead(t, dialectOf(t, second), sendAndRead(t, dialectOf(t, first), q))
 					n := first
@@ -221,7 +223,7 @@ func drawDeltas(t *rapid.T, a *Response) []Delta {
 func TestAnswersComeBackAsTheyWere(t *testing.T) {
 	for _, n := range everyDialect {
 		t.Run(string(n), func(t *testing.T) {
-			rapid.Check(t, func(t *rapid.T) {
+			rapidtest.Check(t, func(t *rapid.T) {
 				d, a, q := dialectOf(t, n), anAnswer(t), &Request{Model: "m-2", IncludeUsage: true}
 				w := httptest.NewRecorder()
 				if err := d.WriteResponse(w, q, a); err != nil {

@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -141,7 +142,7 @@ func TestConnectionLimitPerAddress(t *testing.T) {
 		open := 0
 		for _, c := range kept {
 			_ = c.SetReadDeadline(time.Now())
-			if _, err := c.Read(make([]byte, 1)); err != io.EOF {
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 				open++
 			}
 		}

@@ -24,7 +24,6 @@ var unsupported = map[string]string{
 	"build":             "images are not built: build it, and name it as image",
 	"dockerFile":        "images are not built: build it, and name it as image",
 	"dockerComposeFile": "there is one sandbox, not several containers",
-	"features":          "features are not installed: name an image that has them, or install them in prepare",
 	"initializeCommand": "commands are not run on the host",
 	"mounts":            "directories of the host are not mounted; use 'atoll workspace' for files that outlive sandboxes",
 	"workspaceMount":    "the repository is imported, not mounted",
@@ -40,6 +39,7 @@ var unsupported = map[string]string{
 func (r *reader) parseDevcontainer(f *File, top *yaml.Node) {
 	prepare := make(map[string][]Command)
 	var cannot []string
+	var labels map[int]string
 	r.eachKey(top, "", func(k, v *yaml.Node) {
 		key := k.Value
 		if why, ok := unsupported[key]; ok && !isNull(v) {
@@ -55,6 +55,10 @@ func (r *reader) parseDevcontainer(f *File, top *yaml.Node) {
 			r.parseContainerEnv(f, v, key)
 		case "forwardPorts":
 			r.parseForwardPorts(f, v, key)
+		case "portsAttributes":
+			labels = r.parseLabels(v, key)
+		case "features":
+			f.Prepare = r.parseFeatures(f, v, key)
 		case "hostRequirements":
 			r.parseHostRequirements(f, v, key)
 		case "workspaceFolder":
@@ -72,6 +76,7 @@ func (r *reader) parseDevcontainer(f *File, top *yaml.Node) {
 			}
 		}
 	})
+	f.setLabels(labels)
 	for _, key := range onceCommands {
 		f.Prepare = append(f.Prepare, prepare[key]...)
 	}

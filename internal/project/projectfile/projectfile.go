@@ -128,7 +128,7 @@ func Read(dir string) (*File, error) {
 			continue
 		}
 		if err == nil {
-			err = f.readContainer(name, b)
+			err = f.readContainer(name, b, func(other string) ([]byte, error) { return readFile(root, other) })
 		}
 		errs = append(errs, err)
 		break
@@ -189,8 +189,8 @@ func (f *File) readOwn(name string, b []byte) error {
 	return r.joinErrors()
 }
 
-// readContainer parses a devcontainer.json.
-func (f *File) readContainer(name string, b []byte) error {
+// readContainer parses a devcontainer.json. readOther reads other files of the working tree; nil: there are none.
+func (f *File) readContainer(name string, b []byte, readOther func(string) ([]byte, error)) error {
 	f.Sources = append(f.Sources, name)
 	plain, err := hujson.Standardize(b) // keeps the position of every byte
 	if err != nil {
@@ -200,7 +200,7 @@ func (f *File) readContainer(name string, b []byte) error {
 	if err != nil || top == nil {
 		return err
 	}
-	r := &reader{name: name}
+	r := &reader{name: name, readOther: readOther}
 	r.parseDevcontainer(f, top)
 	return r.joinErrors()
 }

@@ -82,7 +82,8 @@ func TestOwnFile(t *testing.T) {
 }
 
 func TestContainerFile(t *testing.T) {
-	dir := tree(t, map[string]string{".devcontainer/devcontainer.json": `// as editors write it
+	dir := tree(t, map[string]string{
+		".devcontainer/devcontainer.json": `// as editors write it
 {
 	"image": "mcr.example/base",
 	"containerEnv": {"A": "1", "B": "${localEnv:HOME}", "C": "x${localEnv:HOME}"}, /* a comment */
@@ -96,15 +97,23 @@ func TestContainerFile(t *testing.T) {
 	"remoteUser": "node",
 	"hostRequirements": {"cpus": 2, "memory": "8gb", "storage": "32gb"},
 	"build": {"dockerfile": "Dockerfile"},
-	"features": {},
+	"features": {"ghcr.io/x/y:1": {}, "./tool": {"my-option": "it's"}},
+	"portsAttributes": {"3000": {"label": "Web App"}, "3001": {"label": "web app"}, "4000-5000": {"label": "range"}},
 	"customizations": {"vscode": {}},
-}`, Name: "image: mine\n"})
+}`, Name: "image: mine\n", ".devcontainer/tool/install.sh": "#!/bin/sh\n",
+		".devcontainer/tool/devcontainer-feature.json": `{"id": "tool", "options": {"version": {"type": "string", "default": "latest"}, "fast": {"type": "boolean", "default": true}}}`,
+	})
 	got, err := Read(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	install := got.Prepare[0]
+	got.Prepare = got.Prepare[1:]
+	if part := `FAST='true' MY_OPTION='it'\''s' VERSION='latest' ./install.sh`; install.Name != "./tool" || !strings.Contains(install.Shell, part) || !strings.Contains(install.Shell, "cp -R /workspace/.devcontainer/tool/. ") {
+		t.Errorf("the feature is installed with %q", install)
+	}
 	warned := strings.Join(got.Warnings, "\n")
-	for _, part := range []string{"build (", "features (", "db:5432", "workspaceFolder", "containerEnv.C"} {
+	for _, part := range []string{"build (", "features ghcr.io/x/y:1 (", "db:5432", "workspaceFolder", "containerEnv.C"} {
 		if !strings.Contains(warned, part) {
 			t.Errorf("no warning of %s:\n%s", part, warned)
 		}
@@ -117,7 +126,7 @@ func TestContainerFile(t *testing.T) {
 		Sources: []string{".devcontainer/devcontainer.json", Name}, Image: "mine", User: "node", Memory: 8 << 30, Disk: 32 << 30, CPUs: 2,
 		Env:     []Variable{{Name: "B", Host: true, From: "HOME"}, {Name: "A", Value: "2"}},
 		Prepare: []Command{{Shell: "one"}, {Args: []string{"two", "2"}}, {Name: "x", Shell: "three"}, {Name: "y", Args: []string{"four", "4"}}},
-		Start:   []Command{{Shell: "five", Wait: true}}, Ports: []Port{{Port: 3000}, {Port: 3001}},
+		Start:   []Command{{Shell: "five", Wait: true}}, Ports: []Port{{Port: 3000, Name: "web-app"}, {Port: 3001}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -187,7 +196,7 @@ func FuzzContainer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		one := &File{}
-		if err := one.readContainer(containerFiles[0], b); err != nil {
+		if err := one.readContainer(containerFiles[0], b, nil); err != nil {
 			return
 		}
 		checkFile(t, one)

@@ -18,6 +18,16 @@ type reader struct {
 	name string
 	lax  bool // ignore unknown top-level keys
 	errs []error
+
+	readOther func(name string) ([]byte, error) // reads another file of the working tree; nil: none
+}
+
+// read reads another file of the working tree.
+func (r *reader) read(name string) ([]byte, error) {
+	if r.readOther == nil {
+		return nil, errNoFiles
+	}
+	return r.readOther(name)
 }
 
 // problem is one mistake in a file.

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,30 +32,82 @@ const (
 	stateVar = "ATOLL_CLUSTER_STATE"
 )
 
-// Main runs the tests with the helpers, in a cluster if $ATOLL_CLUSTER names the tool
-// and without one otherwise. It returns their exit code for os.Exit in TestMain.
+// Main runs the tests with the helpers, those that need a cluster in one if $ATOLL_CLUSTER names the tool. They run after
+// the others, in a second process within the cluster, which is not started without them. It returns the exit code
+// for os.Exit in TestMain.
 func Main(m *testing.M) int {
 	tool := os.Getenv(toolVar)
 	if tool == "" || os.Getenv(stateVar) != "" || isListing() {
 		return helpertest.Main(m)
+	}
+	begun, env := time.Now(), os.Environ() // without the helpers of this process
+	deferred.enabled = true
+	code := helpertest.Main(m)
+	if len(deferred.names) == 0 {
+		return code
 	}
 	self, err := os.Executable()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "clustertest:", err)
 		return 1
 	}
-	cmd := exec.Command(tool, append([]string{"run", "--", self}, os.Args[1:]...)...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd := exec.Command(tool, append([]string{"run", "--", self}, deferredArgs(os.Args[1:], deferred.names, time.Since(begun))...)...) //nolint:noctx // the tests within have a time limit
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, os.Stdin, os.Stdout, os.Stderr
 	err = cmd.Run()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
-		return 0
+		return code
 	case errors.As(err, &exit) && exit.ExitCode() > 0:
 		return exit.ExitCode()
 	}
 	fmt.Fprintln(os.Stderr, "clustertest:", err)
 	return 1
+}
+
+// deferred has the tests that wait for a cluster.
+var deferred struct {
+	enabled bool // by Main, before the first test
+
+	mu    sync.Mutex
+	names []string // guarded by mu until the tests have ended; top-level tests
+}
+
+// deferTest ends a test that runs again in a cluster.
+func deferTest(t testing.TB) {
+	t.Helper()
+	name, _, _ := strings.Cut(t.Name(), "/")
+	deferred.mu.Lock()
+	if !slices.Contains(deferred.names, name) {
+		deferred.names = append(deferred.names, name)
+	}
+	deferred.mu.Unlock()
+	t.Skip("it runs in a cluster, after the other tests")
+}
+
+// deferredArgs returns the arguments of the process that runs the tests with names, after a time.
+func deferredArgs(args, names []string, after time.Duration) []string {
+	var own []string
+	selected := "^(" + strings.Join(names, "|") + ")$"
+	for i := 0; i < len(args); i++ {
+		flag, value, joined := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		if !strings.HasPrefix(args[i], "-") || flag != "test.run" && flag != "test.timeout" {
+			own = append(own, args[i])
+			continue
+		}
+		if !joined && i+1 < len(args) {
+			i++
+			value = args[i]
+		}
+		if flag == "test.run" {
+			if strings.Contains(value, "/") { // of subtests
+				selected = value
+			}
+		} else if limit, err := time.ParseDuration(value); err == nil && limit > 0 {
+			own = append([]string{"-test.timeout=" + max(limit-after, time.Second).String()}, own...)
+		}
+	}
+	return append([]string{"-test.run=" + selected}, own...)
 }
 
 // isListing reports whether the test binary only lists its tests.
@@ -71,6 +124,9 @@ func Kubeconfig(t testing.TB) string {
 		if path := os.Getenv("KUBECONFIG"); path != "" {
 			return path
 		}
+	}
+	if deferred.enabled {
+		deferTest(t)
 	}
 	testenv.Skip(t, "kubernetes", `no cluster: eval "$(scripts/cluster)" builds the tool that starts one`)
 	return ""

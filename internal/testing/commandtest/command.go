@@ -90,10 +90,16 @@ func (c *Command) HasEnded() bool {
 	}
 }
 
+// linesVar is the environment variable with the least number of lines that a command writes.
+const linesVar = "ATOLL_RESUME_LINES"
+
 // Finish makes the command end by itself, checks its streams and its status, and returns the number
 // of lines.
 func (c *Command) Finish(t testing.TB) int {
 	t.Helper()
+	for least := testenv.Rounds(t, 1, 1, linesVar); c.stdout.count() < least; {
+		c.WaitForOutput(t)
+	}
 	var err error
 	testenv.WaitFor(t, "a second command", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -140,7 +140,7 @@ func runEngineScript(verb, engine, args string, out *bytes.Buffer) error {
 	for !fileExists(filepath.Join(dir, "go.mod")) && dir != "/" {
 		dir = filepath.Dir(dir)
 	}
-	cmd := exec.Command(filepath.Join(dir, "scripts/engine"), verb, engine)
+	cmd := exec.Command(filepath.Join(dir, "scripts/engine"), verb, engine) //nolint:noctx // it ends by itself
 	cmd.Env = append(os.Environ(), fmt.Sprintf("ENGINE_OWNER=%d", os.Getpid()))
 	if args != "" {
 		cmd.Env = append(cmd.Env, "ENGINE_ARGS="+args)

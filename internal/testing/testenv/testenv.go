@@ -9,11 +9,14 @@ package testenv
 
 import (
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // All reports whether the real tier runs, too.
@@ -36,7 +39,7 @@ func Main(m *testing.M, what string, run func(*testing.M) int) int {
 		defer func() { _ = os.RemoveAll(builtDir) }() // it is temporary
 		return run(m)
 	}
-	fmt.Printf("skipped: every test of this package is of the real tier (ATOLL_TEST=all): needs %s\n", what)
+	fmt.Fprintf(os.Stdout, "skipped: every test of this package is of the real tier (ATOLL_TEST=all): needs %s\n", what)
 	return 0
 }
 
@@ -74,6 +77,15 @@ func Skip(t testing.TB, what, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
+// Logic marks a test that does the same in both tiers: the real tier leaves it out if
+// $ATOLL_LOGIC is "passed", as .ci/run sets it once the logic tier has passed.
+func Logic(t testing.TB) {
+	t.Helper()
+	if All() && os.Getenv("ATOLL_LOGIC") == "passed" {
+		t.Skip("passed in the logic tier")
+	}
+}
+
 // Named reports whether the real tier runs and $ATOLL_MUST names something.
 func Named(what string) bool {
 	return All() && slices.Contains(strings.Split(os.Getenv("ATOLL_MUST"), ","), what)
@@ -90,4 +102,68 @@ func Program(t testing.TB, name, variable string) string {
 		Skip(t, name, `no %s: $%s does not name its program (eval "$(scripts/agents)", eval "$(scripts/mcp-clients)", eval "$(scripts/browser)"): %v`, name, variable, err)
 	}
 	return path
+}
+
+// Sample returns n cases of a list in the order of the list: others on each day, or
+// those that the seed in an environment variable draws (the variable's name with _SEED),
+// or all of them if the variable is "all". A test that fails logs the seed.
+func Sample[T any](t testing.TB, list []T, n int, variable string) []T {
+	t.Helper()
+	if WantsAll(t, variable) {
+		return list
+	}
+	r := Random(t, variable+"_SEED")
+	var sample []T
+	for i, left := 0, min(n, len(list)); left > 0; i++ {
+		if r.IntN(len(list)-i) < left {
+			sample = append(sample, list[i])
+			left--
+		}
+	}
+	return sample
+}
+
+// Random returns the random numbers of a test: others on each day, or those of the
+// seed in an environment variable.
+func Random(t testing.TB, variable string) *rand.Rand {
+	t.Helper()
+	name := fnv.New64()
+	_, _ = name.Write([]byte(t.Name()))
+	return rand.New(rand.NewPCG(Seed(t, variable), name.Sum64()))
+}
+
+// Seed returns the seed of a test that draws a sample: the number in an
+// environment variable, or the day as 20060102, so that each day draws another
+// sample. A test that fails logs it.
+func Seed(t testing.TB, variable string) uint64 {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		text = time.Now().UTC().Format("20060102")
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("$%s is %q: want a number", variable, text)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the same sample again: %s=%d", variable, seed)
+		}
+	})
+	return seed
+}
+
+// WantsAll reports whether an environment variable asks for all cases where a
+// test draws a sample: it is "all", or empty or unset for a sample.
+func WantsAll(t testing.TB, variable string) bool {
+	t.Helper()
+	switch v := os.Getenv(variable); v {
+	case "all":
+		return true
+	case "":
+		return false
+	default:
+		t.Fatalf(`$%s is %q: want "all" or nothing`, variable, v)
+		return false
+	}
 }

@@ -20,7 +20,7 @@ type elem struct {
 func (e *elem) subscript() string {
 	if e.isNum {
 		if e.num >= 0 && e.num < smallInts {
-			return smallInt[e.num]
+			return smallInt()[e.num]
 		}
 		return strconv.FormatInt(e.num, 10)
 	}

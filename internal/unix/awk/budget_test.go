@@ -141,6 +141,14 @@ func TestHostileProgramsEndInBudget(t *testing.T) {
 	}
 }
 
+// TestProgramIsCharged parses a program that is large in memory.
+func TestProgramIsCharged(t *testing.T) {
+	b := &limitedBudget{limit: 64 << 20, deadline: time.Now().Add(time.Minute)}
+	if why, _, _ := runWith("BEGIN { x = "+strings.Repeat("1 ", 1<<19)+"}", "", b); why != "memory" {
+		t.Errorf("ended by %q after a charge of %d bytes, want memory", why, b.peak)
+	}
+}
+
 // TestBudgetIsReturned checks that a program frees everything that it charged.
 func TestBudgetIsReturned(t *testing.T) {
 	for _, src := range []string{

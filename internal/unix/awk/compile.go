@@ -299,6 +299,10 @@ func (c *compiler) compileConcat(parts []expr) strFn {
 	return func() string {
 		var few [8]string
 		list := few[:0]
+		if len(fs) > len(few) {
+			in.chargeTemp(16 * len(fs))
+			list = make([]string, 0, len(fs))
+		}
 		n := 0
 		for _, f := range fs {
 			s := f()

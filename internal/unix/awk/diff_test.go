@@ -2,6 +2,7 @@ package awk
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -120,7 +121,11 @@ func runProgram(t *testing.T, p program) outcome {
 	}
 	prog, err := Parse([]Source{{Text: p.src}}, nil, warn)
 	if err != nil {
-		return outcome{err: err.(*SyntaxError).Format("gawk") + "\n", status: err.(*SyntaxError).Status()}
+		var bad *SyntaxError
+		if !errors.As(err, &bad) {
+			return outcome{err: err.Error()}
+		}
+		return outcome{err: bad.Format("gawk") + "\n", status: bad.Status()}
 	}
 	return outcome{status: prog.Run(c), out: out.String(), err: errs.String()}
 }

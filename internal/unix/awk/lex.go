@@ -149,6 +149,13 @@ const (
 	maxTokens = 1 << 20
 )
 
+// tokenCost is the charge in bytes for a token of a program: itself, and its part of the tree and of the
+// compiled program. Tokens are charged by batches, so that small programs cost nothing.
+const (
+	tokenCost  = 160
+	tokenBatch = 256
+)
+
 // lexer splits sources into tokens.
 type lexer struct {
 	srcs   []Source
@@ -190,6 +197,9 @@ func sourceName(s Source) string {
 
 // add appends a token.
 func (l *lexer) add(k kind, off int) *token {
+	if len(l.tokens)%tokenBatch == tokenBatch-1 && l.bud != nil {
+		l.bud.Alloc(tokenBatch * tokenCost)
+	}
 	l.tokens = append(l.tokens, token{kind: k, src: l.src, off: off, line: l.line})
 	return &l.tokens[len(l.tokens)-1]
 }

@@ -30,7 +30,8 @@ type parser struct {
 // bail is the panic value that carries a syntax error to Parse. Other panics pass through.
 type bail struct{ err error }
 
-// Parse parses a program. If warn isn't nil, it is called with warnings about the program.
+// Parse parses a program. If warn is not nil, it is called with warnings about the program. The budget is
+// charged for a large program and never given that back.
 func Parse(srcs []Source, bud Budget, warn func(where string, line int, msg string)) (prog *Program, err error) {
 	if warn == nil {
 		warn = func(string, int, string) {}

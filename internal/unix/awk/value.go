@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"strconv"
 	"strings"
+	"sync"
 	"unsafe"
 )
 
@@ -131,13 +132,14 @@ func compareNaN(x, y float64) int {
 // smallInts is the number of integers with a prepared text.
 const smallInts = 1000
 
-// smallInt has the texts of the integers below smallInts.
-var smallInt = func() (t [smallInts]string) {
+// smallInt returns the texts of the integers below smallInts, which the first call makes.
+var smallInt = sync.OnceValue(func() *[smallInts]string {
+	var t [smallInts]string
 	for i := range t {
 		t[i] = strconv.Itoa(i)
 	}
-	return t
-}()
+	return &t
+})
 
 // formatNumber returns n as print shows it with a CONVFMT or OFMT.
 func formatNumber(n float64, format string) string {
@@ -158,7 +160,7 @@ func formatNumber(n float64, format string) string {
 func formatInt(n float64) string {
 	switch {
 	case n >= 0 && n < smallInts:
-		return smallInt[int(n)]
+		return smallInt()[int(n)]
 	case n > -1e18 && n < 1e18:
 		return strconv.FormatInt(int64(n), 10)
 	case math.IsInf(n, 0):

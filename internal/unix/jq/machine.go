@@ -335,7 +335,8 @@ func (m *machine) raiseError(err error) bool {
 				return true
 			}
 		case forkLabel:
-			if b, ok := err.(*breakError); ok && b.id == f.next {
+			if b, ok := err.(*breakError); ok && //nolint:errorlint // nothing wraps it
+				b.id == f.next {
 				return m.backtrack()
 			}
 		}
@@ -346,7 +347,7 @@ func (m *machine) raiseError(err error) bool {
 
 // catchValue returns the value of an error for its handler, and reports whether err can be caught.
 func catchValue(err error) (Value, bool) {
-	e, ok := err.(*Error)
+	e, ok := err.(*Error) //nolint:errorlint // what is wrapped is not caught
 	if !ok {
 		return nil, false
 	}

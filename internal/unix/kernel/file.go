@@ -25,6 +25,9 @@ type FileDescription struct {
 	file  *vfs.File // nil if it is no regular file
 	Name  string    // the path that was opened, or "pipe:[n]"
 	Flags int       // os.O_*
+
+	locks       atomic.Pointer[lockTable] // set by the first lock
+	lockedInode atomic.Uint64
 }
 
 func newOpen(dev device, name string, flags int) *FileDescription {
@@ -42,6 +45,9 @@ func (o *FileDescription) Retain() *FileDescription {
 // Release drops a reference; the last one closes the file.
 func (o *FileDescription) Release() {
 	if o.refs.Add(-1) == 0 {
+		if t := o.locks.Load(); t != nil {
+			t.unlock(o.lockedInode.Load(), o)
+		}
 		o.dev.close()
 	}
 }

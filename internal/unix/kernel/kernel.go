@@ -94,6 +94,7 @@ type Kernel struct {
 	mem         atomic.Int64 // live bytes charged by all processes
 	frozen      atomic.Bool
 	procStopped chan struct{} // signals Pause that a process may have stopped running
+	locks       lockTable
 
 	mu        sync.Mutex
 	procs     map[int]*Proc    // guarded by mu

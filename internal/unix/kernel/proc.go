@@ -6,6 +6,7 @@ import (
 	"io"
 	"path"
 	"runtime/debug"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -253,11 +254,18 @@ type Spawn struct {
 	Setup  func(child *Proc) // runs before the child starts, on the parent's goroutine
 }
 
+// childCost is what a child costs until its parent has waited for it, in bytes: the limit on processes
+// does not count children that have ended.
+const childCost = 1 << 10
+
 // Spawn starts a child in a new goroutine. The parent must Wait for it. If there are too many
 // processes, the error is [vfs.EAGAIN].
 func (p *Proc) Spawn(s Spawn) (*Proc, error) {
+	p.Tick(tickEvery / 64)
+	p.Alloc(childCost)
 	c, err := p.newChild(s)
 	if err != nil {
+		p.Free(childCost)
 		return nil, err
 	}
 	p.mu.Lock()
@@ -484,12 +492,17 @@ func (p *Proc) WaitAny(list []*Proc, intr bool) (*Proc, error) {
 func (p *Proc) removeChild(c *Proc) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, x := range p.children {
-		if x == c {
-			p.children = append(p.children[:i], p.children[i+1:]...)
-			return
-		}
+	i := slices.Index(p.children, c)
+	switch {
+	case i < 0:
+		return
+	case i == 0: // most wait for the oldest; the others would move, as often as there are children
+		p.children[0] = nil
+		p.children = p.children[1:]
+	default:
+		p.children = slices.Delete(p.children, i, i+1)
 	}
+	p.Free(childCost)
 }
 
 // Sleep waits for a duration. With intr it also returns when a signal arrives that the process

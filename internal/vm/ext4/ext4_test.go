@@ -118,8 +118,8 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestFit makes file systems smaller, and checks them with e2fsck.
-func TestFit(t *testing.T) {
+// TestShrink makes file systems smaller, and checks them with e2fsck.
+func TestShrink(t *testing.T) {
 	name, u := buildFS(t, Options{}, func(w *Writer) error {
 		return w.AddTar(t.Context(), archive(t, file("a", strings.Repeat("x", 200<<20)), file("b/c", "d")))
 	})

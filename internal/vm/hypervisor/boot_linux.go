@@ -180,11 +180,7 @@ func (o *monitorOrder) closeFiles() {
 	for _, n := range o.NICs {
 		_ = n.Tap.Close() // the hypervisor has its own
 	}
-	for _, s := range o.Shares {
-		if s.Conn != nil {
-			_ = s.Conn.Close() // likewise
-		}
-	}
+	o.closeShares() // likewise
 }
 
 // monitorConns are the monitor's ends of its connections to a hypervisor.

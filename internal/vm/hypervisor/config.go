@@ -1,6 +1,7 @@
 package hypervisor
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -102,8 +103,13 @@ type Share struct {
 	Tag      string // 1 to 31 letters, digits, '-', '_'
 	Proto    string // Virtiofs or Plan9
 	ReadOnly bool
-	Conn     *os.File `json:"-"` // socket connected to the server of the share: a virtiofsd, or for Plan9 a virtfs-proxy-helper, which exits when it is closed
-	Dir      string   // for Plan9 without Conn: QEMU itself reads and writes there, as its own user
+	Dir      string // for Plan9 without Serve: QEMU itself reads and writes there, as its own user
+
+	// Serve starts the server of the share, a virtiofsd or for Plan9 a virtfs-proxy-helper, and returns a socket that is
+	// connected to it. The server exits when the socket is closed. It is called for each boot of the VM.
+	Serve func(ctx context.Context) (*os.File, error) `json:"-"`
+
+	conn *os.File // what Serve has returned
 }
 
 // isServed reports whether another process serves the share.
@@ -186,10 +192,10 @@ func (c *Config) checkDevices() error {
 		switch {
 		case !isName(s.Tag, 31):
 			return fmt.Errorf("%w: share with tag %q: must be 1 to 31 letters, digits, '-' and '_'", atoll.ErrInvalid, s.Tag)
-		case s.Proto == Virtiofs && s.Conn == nil:
-			return fmt.Errorf("%w: share %s: no connection to a virtiofsd", atoll.ErrInvalid, s.Tag)
-		case s.Proto == Plan9 && s.Dir == "" && s.Conn == nil:
-			return fmt.Errorf("%w: share %s: neither a directory nor a connection to a server", atoll.ErrInvalid, s.Tag)
+		case s.Proto == Virtiofs && s.Serve == nil && s.conn == nil:
+			return fmt.Errorf("%w: share %s: no virtiofsd serves it", atoll.ErrInvalid, s.Tag)
+		case s.Proto == Plan9 && s.Dir == "" && s.Serve == nil && s.conn == nil:
+			return fmt.Errorf("%w: share %s: neither a directory nor a server", atoll.ErrInvalid, s.Tag)
 		case s.Proto == Plan9 && s.Dir != "" && !filepath.IsAbs(s.Dir):
 			return fmt.Errorf("%w: share %s: directory %q: must be absolute", atoll.ErrInvalid, s.Tag, s.Dir)
 		case s.Proto != Virtiofs && s.Proto != Plan9:

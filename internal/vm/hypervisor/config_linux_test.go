@@ -127,7 +127,7 @@ func TestConfigsThatAreRefused(t *testing.T) {
 			c.Disks = []Disk{{File: "/x", Format: "qcow2", Serial: "a", Backing: []Backing{{"/y", "raw"}, {"/z", "raw"}}}}
 		},
 		"share with tag":        func(c *Config) { c.Shares = []Share{{Tag: "a,b", Proto: Plan9, Dir: "/x"}} },
-		"no connection":         func(c *Config) { c.Shares = []Share{{Tag: "a", Proto: Virtiofs}} },
+		"no virtiofsd":          func(c *Config) { c.Shares = []Share{{Tag: "a", Proto: Virtiofs}} },
 		"must be virtiofs or":   func(c *Config) { c.Shares = []Share{{Tag: "a", Proto: "smb"}} },
 		"network interface":     func(c *Config) { c.NICs = []NIC{{MAC: "52:54:00:12:34:56"}} },
 		`argument "-netdev" is`: func(c *Config) { c.Args = []string{"-netdev", "user"} },
@@ -145,18 +145,40 @@ func TestConfigsThatAreRefused(t *testing.T) {
 
 func TestCheckArgs(t *testing.T) {
 	for _, args := range [][]string{
-		nil, {"-cpu", "host"}, {"--cpu", "max,-avx2,+aes,pmu=off"}, {"-rtc", "base=utc,clock=vm"}, {"-device", "virtio-balloon-device"},
-		{"-cpu", "EPYC-v4,x2apic=on", "-overcommit", "cpu-pm=on"}, {"-uuid", "4c4c4544-0000-0000-0000-000000000000"},
+		nil,
+		{"-cpu", "host"},
+		{"--cpu", "max,-avx2,+aes,pmu=off"},
+		{"-rtc", "base=utc,clock=vm"},
+		{"-device", "virtio-balloon-device"},
+		{"-cpu", "EPYC-v4,x2apic=on", "-overcommit", "cpu-pm=on"},
+		{"-uuid", "4c4c4544-0000-0000-0000-000000000000"},
 	} {
 		if err := CheckArgs(args); err != nil {
 			t.Errorf("%q: %v", args, err)
 		}
 	}
 	for _, args := range [][]string{
-		{"-drive", "file=/etc/shadow"}, {"-hda", "/dev/sda"}, {"-chardev", "file,path=/x"}, {"-monitor", "tcp:0.0.0.0:1"}, {"-sandbox", "off"},
-		{"-runas", "root"}, {"-cpu"}, {"-cpu", "host,migratable=/etc"}, {"-cpu", "custom"}, {"-device", "vfio-pci,host=0000:00:02.0"},
-		{"-device", "virtio-rng-pci,rng=x"}, {"-device", "virtio-rng-pci,addr=4"}, {"-rtc", "base=2020-01-01"}, {"-overcommit", "mem-lock=on"}, {"cpu"}, {""},
-		{"-cpu", "max", "-S"}, {"-object", "memory-backend-file,mem-path=/x"}, {"-uuid", "x,y"}, {"-readconfig", "/x"}, {"-cpu=host"},
+		{"-drive", "file=/etc/shadow"},
+		{"-hda", "/dev/sda"},
+		{"-chardev", "file,path=/x"},
+		{"-monitor", "tcp:0.0.0.0:1"},
+		{"-sandbox", "off"},
+		{"-runas", "root"},
+		{"-cpu"},
+		{"-cpu", "host,migratable=/etc"},
+		{"-cpu", "custom"},
+		{"-device", "vfio-pci,host=0000:00:02.0"},
+		{"-device", "virtio-rng-pci,rng=x"},
+		{"-device", "virtio-rng-pci,addr=4"},
+		{"-rtc", "base=2020-01-01"},
+		{"-overcommit", "mem-lock=on"},
+		{"cpu"},
+		{""},
+		{"-cpu", "max", "-S"},
+		{"-object", "memory-backend-file,mem-path=/x"},
+		{"-uuid", "x,y"},
+		{"-readconfig", "/x"},
+		{"-cpu=host"},
 	} {
 		err := CheckArgs(args)
 		if !errors.Is(err, atoll.ErrInvalid) {

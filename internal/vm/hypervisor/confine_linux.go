@@ -160,14 +160,14 @@ func startConfined(helper string, c *confinement, files []*os.File, stderr *os.F
 		return nil, nil, nil, err
 	}
 	defer ours.Close()
-	start := func(walls bool) (*exec.Cmd, error) {
+	start := func(confined bool) (*exec.Cmd, error) {
 		cmd := exec.Command(helper, "confine", fmt.Sprint(firstFile+len(files))) //nolint:noctx // the monitor kills it
 		cmd.Env = []string{}
 		cmd.Dir = "/"
 		cmd.Stderr = stderr
 		cmd.ExtraFiles = append(append([]*os.File(nil), files...), theirs)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if walls {
+		if confined {
 			setNamespaces(cmd.SysProcAttr)
 		}
 		if err := fdpass.SealInherited(); err != nil {

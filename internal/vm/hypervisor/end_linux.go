@@ -71,6 +71,8 @@ func (m *monitor) decideEnd(oom bool) *End {
 		return set(ByPanic, "the guest's kernel panicked: %s", panicked)
 	case how.code != 0:
 		return set(ByFault, "the hypervisor ended with status %d: %s", how.code, fault)
+	case m.mux == nil && strings.HasPrefix(said, TimerFault):
+		return set(ByTimer, "the guest: %s", said)
 	case m.mux == nil && said != "":
 		return set(ByBoot, "the guest: %s", said)
 	case m.mux == nil:

@@ -89,7 +89,7 @@ func (m *monitor) assignFiles(files []*os.File) error {
 	}
 	for i := range m.o.Shares {
 		if m.o.Shares[i].isServed() {
-			m.o.Shares[i].Conn = next()
+			m.o.Shares[i].conn = next()
 		}
 	}
 	if len(files) > 0 {

@@ -263,12 +263,12 @@ func shareArgs(o *monitorOrder, p *inheritedFiles) (a []string) {
 	for i, s := range o.Shares {
 		id := "s" + strconv.Itoa(i)
 		if s.Proto == Virtiofs {
-			a = append(a, "-chardev", fmt.Sprintf("socket,id=%s,fd=%d", id, p.addFile(s.Conn)),
+			a = append(a, "-chardev", fmt.Sprintf("socket,id=%s,fd=%d", id, p.addFile(s.conn)),
 				"-device", o.deviceName("vhost-user-fs", "chardev="+id, "tag="+s.Tag, "queue-size=1024"))
 			continue
 		}
-		if s.Conn != nil {
-			a = append(a, "-fsdev", fmt.Sprintf("proxy,id=%s,sock_fd=%d", id, p.addFile(s.Conn)), "-device", o.deviceName("virtio-9p", "fsdev="+id, "mount_tag="+s.Tag))
+		if s.conn != nil {
+			a = append(a, "-fsdev", fmt.Sprintf("proxy,id=%s,sock_fd=%d", id, p.addFile(s.conn)), "-device", o.deviceName("virtio-9p", "fsdev="+id, "mount_tag="+s.Tag))
 			continue
 		}
 		fs := "local,id=" + id + ",security_model=none,multidevs=remap,path=" + strings.ReplaceAll(s.Dir, ",", ",,")

@@ -51,6 +51,7 @@ const (
 	ByMemory   Reason = "memory"   // the memory limit of the host's control group
 	BySignal   Reason = "signal"   // another process killed the hypervisor
 	ByBoot     Reason = "boot"     // the guest never sent its hello
+	ByTimer    Reason = "timer"    // the guest's kernel has measured its timer wrongly: another boot may succeed
 	BySetup    Reason = "setup"    // the guest refused its setup
 	ByProtocol Reason = "wire"     // the guest closed its connection, or broke the protocol
 	ByDisk     Reason = "disk"     // a disk of the host failed, or was full, before the guest served
@@ -67,6 +68,11 @@ type End struct {
 	At      time.Time `json:"at"`
 }
 
+// timerError is the error of a VM that ended by ByTimer.
+type timerError struct{ error }
+
+func (e *timerError) Unwrap() error { return e.error }
+
 // Err returns the end as an error that matches an error of package atoll.
 func (e *End) Err() error {
 	kind := atoll.ErrUnavailable
@@ -75,6 +81,9 @@ func (e *End) Err() error {
 		kind = atoll.ErrQuota
 	case ByOrder, ByGuest:
 		kind = atoll.ErrState
+	}
+	if e.Reason == ByTimer {
+		return &timerError{fmt.Errorf("%w: %s", kind, e.Message)}
 	}
 	return fmt.Errorf("%w: %s", kind, strings.TrimPrefix(e.Message, kind.Error()+": ")) // the guest's message may begin with it too
 }

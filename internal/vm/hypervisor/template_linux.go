@@ -156,7 +156,13 @@ func SaveTemplate(ctx context.Context, c *Config, dir string) (err error) {
 			return err
 		}
 	}
-	s, err := launchMonitor(ctx, c, tmp)
+	s, err := bootMonitor(ctx, c, tmp, func() error {
+		err := os.Remove(filepath.Join(tmp, saveFile))
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return errors.Join(err, memory.Truncate(0), memory.Truncate(c.Memory))
+	})
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,11 @@ func isProgram(path string) bool {
 // versions caches the versions of programs, by path, size and time.
 var versions sync.Map
 
-var versionLine = regexp.MustCompile(`^QEMU emulator version (\d+\.\d+(?:\.\d+)?)`)
+// versionLine returns the pattern of the line with the version. Guests have this package too, and don't
+// need it.
+var versionLine = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^QEMU emulator version (\d+\.\d+(?:\.\d+)?)`)
+})
 
 // versionTime is the time limit for a program to print its version.
 const versionTime = 10 * time.Second
@@ -61,9 +65,9 @@ func Version(ctx context.Context, qemu string) (string, error) {
 	cmd := exec.CommandContext(ctx, qemu, "-version")
 	cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
 	out, err := cmd.Output()
-	m := versionLine.FindSubmatch(out)
+	m := versionLine().FindSubmatch(out)
 	if err != nil || m == nil {
-		return "", fmt.Errorf("%w: %s is not a working QEMU: %q: %v", atoll.ErrUnavailable, qemu, printableLine(string(out), maxShown), err)
+		return "", fmt.Errorf("%w: %s is not a working QEMU: %q: %v", atoll.ErrUnavailable, qemu, printableLine(string(out), maxShown), err) //nolint:errorlint // it may be nil
 	}
 	versions.Store(key, string(m[1]))
 	return string(m[1]), nil

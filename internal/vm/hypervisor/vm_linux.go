@@ -37,7 +37,7 @@ type VM struct {
 // meanwhile, nothing is left of the VM but its boot.log and end.json; the error quotes the end of
 // the log. Start does not keep the configuration, and does not close its files.
 func Start(ctx context.Context, c *Config) (*VM, error) {
-	s, err := launchMonitor(ctx, c, "")
+	s, err := bootMonitor(ctx, c, "", func() error { return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +80,10 @@ func launchMonitor(ctx context.Context, given *Config, save string) (*launchedMo
 	} else if o.Accel == TCG && o.Type == Microvm {
 		o.TSC = measureTSC()
 	}
+	defer o.closeShares() // the monitor has its own
+	if err := o.serveShares(ctx); err != nil {
+		return nil, err
+	}
 	files, err := o.collectFiles()
 	if err != nil {
 		return nil, err
@@ -113,6 +117,28 @@ func (o *monitorOrder) resolveQEMU() (err error) {
 	return nil
 }
 
+// serveShares starts the servers of the shares and connects to them. The caller calls closeShares, also after an error.
+func (o *monitorOrder) serveShares(ctx context.Context) (err error) {
+	for i := range o.Shares {
+		s := &o.Shares[i]
+		if !s.isServed() {
+			continue
+		}
+		if s.conn, err = s.Serve(ctx); err != nil {
+			return fmt.Errorf("share %s: %w", s.Tag, err)
+		}
+	}
+	return nil
+}
+
+func (o *monitorOrder) closeShares() {
+	for _, s := range o.Shares {
+		if s.conn != nil {
+			_ = s.conn.Close()
+		}
+	}
+}
+
 // collectFiles returns the files to send with the order.
 func (o *monitorOrder) collectFiles() (files []*os.File, err error) {
 	if o.Group != nil {
@@ -129,7 +155,7 @@ func (o *monitorOrder) collectFiles() (files []*os.File, err error) {
 	}
 	for _, s := range o.Shares {
 		if s.isServed() {
-			files = append(files, s.Conn)
+			files = append(files, s.conn)
 		}
 	}
 	return files, nil

@@ -95,7 +95,7 @@ func checkKeptDisk(t *testing.T, dir string, completed bool) {
 		return
 	}
 	if got := readMark(t, list[0].Path); got != "whole" {
-		t.Errorf("the kept disk has the mark %q", got)
+		t.Errorf("the persistent disk has the mark %q", got)
 	}
 	if err := s.ReleaseDisk(t.Context(), list[0].Name, "sb2", "two"); err != nil && !errors.Is(err, atoll.ErrNotFound) {
 		t.Error(err)

@@ -128,7 +128,7 @@ func (s *Store) CollectGarbage(ctx context.Context, images *image.Store) error {
 	return errors.Join(append(errs, s.useDir().Sweep())...)
 }
 
-// RemoveUnfinished removes what killed processes have left of base disks, uses and kept disks, unless another process is
+// RemoveUnfinished removes what killed processes have left of base disks, uses and persistent disks, unless another process is
 // active.
 func (s *Store) RemoveUnfinished() error {
 	return errors.Join(

@@ -39,6 +39,13 @@ func run() error {
 	if err := mountEarly(); err != nil {
 		return err
 	}
+	emulated, err := isEmulated()
+	if err == nil && emulated {
+		err = checkTimer()
+	}
+	if err != nil {
+		return err
+	}
 	reduceRuntimeCost()
 	m, err := readModules()
 	if err != nil {
@@ -69,6 +76,12 @@ func run() error {
 		return err
 	}
 	return serve(mux, s)
+}
+
+// isEmulated reports whether the host has told the VM that its processor is emulated.
+func isEmulated() (bool, error) {
+	b, err := os.ReadFile("/proc/cmdline")
+	return slices.Contains(strings.Fields(string(b)), EmulatedParameter), err
 }
 
 // prepareKernel performs the steps that are the same in every VM before the hello, so that they are

@@ -36,12 +36,13 @@ func TestMain(m *testing.M) {
 
 // start describes a VM of a test.
 type start struct {
-	setup Setup
-	form  *Setup     // applied before the setup; nil: none
-	disks []string   // files; the first has the serial root, further ones disk1…
-	args  []string   // of QEMU
-	conns []*os.File // its descriptors from 3
-	raw   []byte     // sent instead of setup, with its length
+	setup  Setup
+	form   *Setup     // applied before the setup; nil: none
+	disks  []string   // files; the first has the serial root, further ones disk1…
+	args   []string   // of QEMU
+	append string     // kernel parameters
+	conns  []*os.File // its descriptors from 3
+	raw    []byte     // sent instead of setup, with its length
 }
 
 // vm is a VM under test.
@@ -137,7 +138,6 @@ const patience = 3 * time.Minute
 // startVM starts a VM, and sends its setup.
 func startVM(t testing.TB, s start) *vm {
 	t.Helper()
-	f := bootFiles(t)
 	dir, err := os.MkdirTemp("", "vm") // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
@@ -148,11 +148,20 @@ func startVM(t testing.TB, s start) *vm {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	v := launchVM(t, s, dir)
+	v.handshake(t, l, s)
+	return v
+}
+
+// launchVM starts a VM with its port at a socket in a directory. It is killed when the test ends.
+func launchVM(t testing.TB, s start, dir string) *vm {
+	t.Helper()
+	f := bootFiles(t)
 	args := []string{
 		"-19", "qemu-system-x86_64", "-accel", "tcg,thread=multi,tb-size=64", "-cpu", "max", "-m", "256", "-smp", "1", "-M", "microvm",
 		"-global", "virtio-mmio.force-legacy=false",
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", "stdio", "-kernel", f.Kernel, "-initrd", f.Initrd,
-		"-append", "quiet console=ttyS0 reboot=t panic=-1 tsc_early_khz=2300000",
+		"-append", "quiet console=ttyS0 reboot=t panic=-1 tsc_early_khz=2300000 " + s.append,
 		"-chardev", "socket,id=a,path=" + filepath.Join(dir, "port"), "-device", "virtio-serial-device", "-device", "virtserialport,chardev=a,name=atoll",
 	}
 	for i, d := range s.disks {
@@ -181,7 +190,6 @@ func startVM(t testing.TB, s start) *vm {
 			t.Logf("console:\n%s", v.console)
 		}
 	})
-	v.handshake(t, l, s)
 	return v
 }
 

@@ -167,10 +167,34 @@ With no FILE, or when FILE is -, read standard input. Windows up to 64 MiB can b
 }
 
 var codecOptions = option.Parser{Options: []option.Option{
-	{Short: '0'}, {Short: '1'}, {Short: '2'}, {Short: '3'}, {Short: '4'}, {Short: '5'}, {Short: '6'}, {Short: '7'}, {Short: '8'}, {Short: '9'},
-	{Short: 'z', Long: "compress"}, {Short: 'd', Long: "decompress"}, {Short: 'd', Long: "uncompress"}, {Short: 't', Long: "test"}, {Short: 'k', Long: "keep"}, {Long: "rm", ID: 'r'},
-	{Short: 'f', Long: "force"}, {Short: 'c', Long: "stdout"}, {Short: 'c', Long: "to-stdout"}, {Short: 'o', Arg: option.Required}, {Short: 'q', Long: "quiet"}, {Short: 'h', Long: "help"},
-	{Short: 'T', Long: "threads", Arg: option.Required}, {Short: 'e', Long: "extreme"}, {Short: 'v', Long: "verbose"}, {Long: "no-progress", ID: 'v'}, {Long: "fast", Arg: option.Optional, ID: 'F'}, {Long: "best", ID: 'B'},
+	{Short: '0'},
+	{Short: '1'},
+	{Short: '2'},
+	{Short: '3'},
+	{Short: '4'},
+	{Short: '5'},
+	{Short: '6'},
+	{Short: '7'},
+	{Short: '8'},
+	{Short: '9'},
+	{Short: 'z', Long: "compress"},
+	{Short: 'd', Long: "decompress"},
+	{Short: 'd', Long: "uncompress"},
+	{Short: 't', Long: "test"},
+	{Short: 'k', Long: "keep"},
+	{Long: "rm", ID: 'r'},
+	{Short: 'f', Long: "force"},
+	{Short: 'c', Long: "stdout"},
+	{Short: 'c', Long: "to-stdout"},
+	{Short: 'o', Arg: option.Required},
+	{Short: 'q', Long: "quiet"},
+	{Short: 'h', Long: "help"},
+	{Short: 'T', Long: "threads", Arg: option.Required},
+	{Short: 'e', Long: "extreme"},
+	{Short: 'v', Long: "verbose"},
+	{Long: "no-progress", ID: 'v'},
+	{Long: "fast", Arg: option.Optional, ID: 'F'},
+	{Long: "best", ID: 'B'},
 }}
 
 // codecJob is the state of one run of xz or zstd.

@@ -42,10 +42,23 @@ Copy files to and from archives in the formats newc and odc (reading).
 `
 
 var cpioOptions = option.Parser{Options: []option.Option{
-	{Short: 'o', Long: "create"}, {Short: 'i', Long: "extract"}, {Short: 't', Long: "list"}, {Short: 'd', Long: "make-directories"}, {Short: 'u', Long: "unconditional"},
-	{Short: 'm', Long: "preserve-modification-time"}, {Short: 'v', Long: "verbose"}, {Short: '0', Long: "null"}, {Short: 'H', Long: "format", Arg: option.Required},
-	{Short: 'F', Long: "file", Arg: option.Required}, {Short: 'D', Long: "directory", Arg: option.Required}, {Long: "quiet", ID: 'q'}, {Short: 'c'}, {Short: 'a'}, {Short: 'B'},
-	{Long: "no-absolute-filenames", ID: 'n'}, {Short: 'L', Long: "dereference"},
+	{Short: 'o', Long: "create"},
+	{Short: 'i', Long: "extract"},
+	{Short: 't', Long: "list"},
+	{Short: 'd', Long: "make-directories"},
+	{Short: 'u', Long: "unconditional"},
+	{Short: 'm', Long: "preserve-modification-time"},
+	{Short: 'v', Long: "verbose"},
+	{Short: '0', Long: "null"},
+	{Short: 'H', Long: "format", Arg: option.Required},
+	{Short: 'F', Long: "file", Arg: option.Required},
+	{Short: 'D', Long: "directory", Arg: option.Required},
+	{Long: "quiet", ID: 'q'},
+	{Short: 'c'},
+	{Short: 'a'},
+	{Short: 'B'},
+	{Long: "no-absolute-filenames", ID: 'n'},
+	{Short: 'L', Long: "dereference"},
 }}
 
 // cpioJob is the state of one run of cpio.

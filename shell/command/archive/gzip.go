@@ -422,7 +422,7 @@ func (j *gzipJob) expandFile(name string, info vfs.Info) {
 // unpackStream decompresses all members of a stream. It reports an error and returns false.
 func (j *gzipJob) unpackStream(r io.Reader, w io.Writer, name string) bool {
 	src := &measured{r: bufio.NewReaderSize(r, 32<<10)}
-	head, err := src.r.Peek(2)
+	head, _ := src.r.Peek(2) // an error remains for the reading
 	if len(head) == 0 && !j.force {
 		return j.reportBadInput(name, "unexpected end of file")
 	}
@@ -433,7 +433,7 @@ func (j *gzipJob) unpackStream(r io.Reader, w io.Writer, name string) bool {
 		return j.reportBadInput(name, "not in gzip format")
 	}
 	var z gzip.Reader
-	if err = z.Reset(src); err != nil {
+	if err := z.Reset(src); err != nil {
 		return j.reportBadInput(name, describeFault(err))
 	}
 	total := &stream.CountingWriter{Writer: w}

@@ -521,8 +521,9 @@ func (z *zipAdder) put(e zipEntry, verb string) error {
 func setTimes(h *zip.FileHeader, zone *time.Location) {
 	t := h.Modified.In(zone)
 	if t.Year() >= 1980 && t.Year() < 2108 {
+		//nolint:staticcheck // Modified also writes an extra field
 		h.ModifiedDate = uint16(t.Day() + int(t.Month())<<5 + (t.Year()-1980)<<9)
-		h.ModifiedTime = uint16(t.Second()/2 + t.Minute()<<5 + t.Hour()<<11)
+		h.ModifiedTime = uint16(t.Second()/2 + t.Minute()<<5 + t.Hour()<<11) //nolint:staticcheck // likewise
 	}
 	h.Extra = binary.LittleEndian.AppendUint32([]byte("UT\x05\x00\x01"), uint32(t.Unix()))
 }

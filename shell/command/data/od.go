@@ -81,11 +81,19 @@ var odOptions = option.Parser{Options: []option.Option{
 	{Short: 's'},
 	{Short: 'x'},
 	{Short: 'B'},
+	{Short: 'D'},
+	{Short: 'F'},
+	{Short: 'H'},
+	{Short: 'I'},
+	{Short: 'L'},
+	{Short: 'O'},
+	{Short: 'X'},
 }}
 
 // odOld are the types that obsolete options stand for.
 var odOld = map[rune]string{
 	'a': "a", 'b': "o1", 'c': "c", 'd': "u2", 'e': "fD", 'f': "fF", 'h': "x2", 'i': "dI", 'l': "dL", 'o': "o2", 's': "d2", 'x': "x2", 'B': "o2",
+	'D': "u4", 'F': "fD", 'H': "x4", 'I': "dL", 'L': "dL", 'O': "o4", 'X': "x4",
 }
 
 // odFormat is a format in which each line is printed.

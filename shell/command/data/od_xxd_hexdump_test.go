@@ -32,7 +32,7 @@ func TestOdAgreesWithGNU(t *testing.T) {
 	for _, opts := range []string{
 		"", "-c", "-An -tx1", "-x", "-b", "-d", "-o", "-i", "-l", "-a", "-tx1z", "-tc -tx1", "-Ax -tx1", "-Ad -c", "-j 3 -N 4 -c", "-v", "-w8 -tx1", "-tf4", "-tf8",
 		"-td2 -tu1", "-t zz", "-An -c -w1", "-A x -t x2 -v", "-s", "-f", "-tx4", "-tx8", "--endian=big -tx2", "-S 3", "-to1", "-to4", "-to8", "-N 0", "-tu8", "-td8", "-tcx1", "-tx", "-td",
-		"-w -tx1", "-w3 -tx1", "-tL", "-h", "-e", "-t x1c -A n", "-An -t d1 -t o2z -w12", "-j 2 -N 11 -tx1z", "-tfF", "-t dSdI", "-A q", "-N zz", "-tx3", "-td16", "-w0", "-ta -tc -to1 -td4",
+		"-D", "-F", "-H", "-I", "-L", "-O", "-X", "-w -tx1", "-w3 -tx1", "-tL", "-h", "-e", "-t x1c -A n", "-An -t d1 -t o2z -w12", "-j 2 -N 11 -tx1z", "-tfF", "-t dSdI", "-A q", "-N zz", "-tx3", "-td16", "-w0", "-ta -tc -to1 -td4",
 	} {
 		for _, file := range []string{"f", "g", "all"} {
 			runs = append(runs, "od "+opts+" "+file)

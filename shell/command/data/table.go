@@ -44,6 +44,7 @@ func checksumCommands() []program.Command {
 	list := []program.Command{
 		{Name: "cksum", Short: "print checksums of any kind", Usage: sumUsage("cksum", "any of cksum -a's"), Run: program.FlushOutput(runCksum, 1)},
 		{Name: "sum", Short: "print BSD and System V checksums", Usage: sumToolUsage, Run: program.FlushOutput(runSum, 1)},
+		{Name: "openssl", Short: "digests, encryption with AES, base64 and random bytes", Usage: opensslUsage, Run: program.FlushOutput(runOpenssl, 1)},
 		{Name: "base64", Short: "encode or decode base64", Usage: baseUsage("base64"), Run: program.FlushOutput(newBaseProgram('6'), 1)},
 		{Name: "base32", Short: "encode or decode base32", Usage: baseUsage("base32"), Run: program.FlushOutput(newBaseProgram('3'), 1)},
 		{Name: "basenc", Short: "encode or decode in several bases", Usage: basencUsage, Run: program.FlushOutput(runBasenc, 1)},

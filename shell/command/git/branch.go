@@ -17,7 +17,7 @@ func (c *call) manageBranches() error {
 		return nil
 	case c.has("-d", "-D", "--delete"):
 		return c.deleteBranches(current)
-	case c.has("-m", "-M"):
+	case c.has("-m", "-M", "--move"):
 		return c.renameBranch(current)
 	case c.has("-c", "-C", "--copy"):
 		if len(c.args) == 1 {

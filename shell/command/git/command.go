@@ -15,6 +15,7 @@ import (
 
 // call is one call of a subcommand.
 type call struct {
+	autostash id // of a rebase that has not begun
 	*repository
 	flags  map[string]string    // given options; "" for those without value
 	values map[string][]string  // all values of each option
@@ -202,6 +203,14 @@ func (c *call) parseArguments(name, options string, args []string) error {
 	for len(args) > 0 {
 		a := args[0]
 		args = args[1:]
+		if strings.HasPrefix(a, "-") && a != "--" && !slices.Contains(known, "-*") {
+			if err := refusal(name, a); err != nil {
+				return err
+			}
+		}
+		if a == "--color=never" || a == "--color=auto" {
+			continue // nothing is coloured
+		}
 		long, value, joined := strings.Cut(a, "=")
 		if strings.HasPrefix(a, "--") && len(a) > 2 && !slices.Contains(known, long) && !slices.Contains(known, long+"=") {
 			long = completeOption(known, long)

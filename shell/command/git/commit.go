@@ -362,6 +362,9 @@ func (r *repository) writeCommit(tree id, parents []id, author, message string) 
 	if err != nil {
 		return "", err
 	}
+	cost := 2 * int64(len(message)) // the text of the object, and its bytes
+	r.p.Alloc(cost)
+	defer r.p.Free(cost)
 	text := "tree " + string(tree) + "\n"
 	for _, parent := range parents {
 		text += "parent " + string(parent) + "\n"

@@ -103,14 +103,14 @@ type patch struct {
 	summary   bool
 	raw       bool
 	text      bool // hunks, besides the formats above
-	quiet     bool
 	ignore    byte // 'w': all white space, 'b': its amount, 'e': at the end of lines
 	work      bool // the new side is the working tree
 	noRenames bool
 	zero      bool // names end with a zero byte
 	noPrefix  bool
 	binary    bool // binary files are printed as patches
-	full      bool // names of objects are not abbreviated
+	full      bool // names of objects are not abbreviated in patches
+	fullRaw   bool // nor in raw lines
 	reverse   bool // the sides are exchanged
 	context   int
 	width     int
@@ -124,14 +124,14 @@ type patch struct {
 }
 
 // diffOptions are the options of commands that print changes.
-const diffOptions = " --stat --stat= --shortstat --numstat --name-only --name-status --summary --raw -p -u --patch --patch-with-stat -U= --unified= -w --ignore-all-space -b --ignore-space-change --ignore-space-at-eol -z --no-prefix -M -M= --find-renames --find-renames= --no-renames --color --color= --no-color --no-ext-diff --text -a --minimal --patience --histogram --diff-algorithm= --full-index --abbrev= --abbrev --binary --relative --diff-filter= -R --no-textconv --indent-heuristic "
+const diffOptions = " --stat --stat= --shortstat --numstat --name-only --name-status --summary --raw -p -u --patch --patch-with-stat -U= --unified= -w --ignore-all-space -b --ignore-space-change --ignore-space-at-eol -z --no-prefix -M -M= --find-renames --find-renames= --no-renames --no-color --no-ext-diff --text -a --full-index --no-abbrev --abbrev= --abbrev --binary --relative --diff-filter= -R --no-textconv --indent-heuristic "
 
 // newPatch returns the printer that the options of a command select; fallback is used without one.
 func (c *call) newPatch(fallback string) (*patch, error) {
 	f := &patch{
 		r: c.repository, stat: c.has("--stat", "--patch-with-stat"), shortStat: c.has("--shortstat"), numStat: c.has("--numstat"), names: c.has("--name-only"),
 		status: c.has("--name-status"), summary: c.has("--summary"), raw: c.has("--raw"), text: c.has("-p", "-u", "--patch", "--patch-with-stat", "-U", "--unified"),
-		zero: c.has("-z"), noPrefix: c.has("--no-prefix"), reverse: c.has("-R"), binary: c.has("--binary"), full: c.has("--full-index"), noRenames: c.has("--no-renames", "-R") || c.conf.get("diff.renames") == "false", context: 3, width: 80,
+		zero: c.has("-z"), noPrefix: c.has("--no-prefix"), reverse: c.has("-R"), binary: c.has("--binary"), full: c.has("--full-index"), fullRaw: c.has("--no-abbrev"), noRenames: c.has("--no-renames", "-R") || c.conf.get("diff.renames") == "false", context: 3, width: 80,
 	}
 	switch {
 	case c.has("-w", "--ignore-all-space"):
@@ -315,19 +315,27 @@ func (f *patch) show(name string) string {
 // printRaw prints modes and objects of a change.
 func (f *patch) printRaw(c change) {
 	short := func(e treeEntry) string { return (e.id + zeroID)[:7].short() }
+	zero, separator := zeroID.short(), "\t"
+	if f.fullRaw {
+		short = func(e treeEntry) string { return string((e.id + zeroID)[:len(zeroID)]) }
+		zero = string(zeroID)
+	}
+	if f.zero {
+		separator = "\x00"
+	}
 	letter := c.letter()
 	new := short(c.new)
 	if c.from != "" {
 		letter = fmt.Sprintf("R%03d", c.score*100/mostSimilar)
 	}
 	if f.work {
-		new = zeroID.short()
+		new = zero
 	}
 	name := f.show(c.name)
 	if c.from != "" {
-		name = f.show(c.from) + "\t" + name
+		name = f.show(c.from) + separator + name
 	}
-	f.printf(":%06o %06o %s %s %s\t%s%s", c.old.mode, c.new.mode, short(c.old), new, letter, name, f.lineEnd())
+	f.printf(":%06o %06o %s %s %s%s%s%s", c.old.mode, c.new.mode, short(c.old), new, letter, separator, name, f.lineEnd())
 }
 
 func (f *patch) printName(c change) {
@@ -348,17 +356,17 @@ func (f *patch) printName(c change) {
 // readBoth returns the lines of both sides and the edits between them.
 func (f *patch) readBoth(c change) (old, new []byte, a, b [][]byte, edits []edit, binary bool, err error) {
 	if old, err = f.readSide(c.oldName(), c.old, f.work && f.reverse); err != nil {
-		return
+		return old, new, a, b, edits, binary, err
 	}
 	if new, err = f.readSide(c.name, c.new, f.work && !f.reverse); err != nil {
-		return
+		return old, new, a, b, edits, binary, err
 	}
-	if binary = isBinary(old) || isBinary(new); binary {
-		return
+	if binary = f.isBinaryFile(c.name, old, new); binary {
+		return old, new, a, b, edits, binary, err
 	}
 	a, b = splitLines(f.r.p, old), splitLines(f.r.p, new)
 	edits = compareLines(f.r.p, a, b, f.cleaner())
-	return
+	return old, new, a, b, edits, binary, err
 }
 
 // cleaner returns the function that makes lines equal which differ in ignored white space.

@@ -263,7 +263,10 @@ func TestRedirects(t *testing.T) {
 	defer server.Close()
 	user := strings.Replace(server.URL, "http://", "http://me:secret@", 1)
 	for _, c := range []struct{ to, want string }{
-		{":%zz", "redirection"}, {"", "redirects followed"}, {"file:///x/info/refs?service=git-upload-pack", "redirection"}, {"/elsewhere", "redirection"},
+		{":%zz", "redirection"},
+		{"", "redirects followed"},
+		{"file:///x/info/refs?service=git-upload-pack", "redirection"},
+		{"/elsewhere", "redirection"},
 		{other.URL + "/x/info/refs?service=git-upload-pack", "not found"},
 	} {
 		to = c.to

@@ -148,11 +148,13 @@ func statOf(info vfs.Info) (b [40]byte) {
 
 // addFile stores a file of the working tree and puts it into the index.
 func (r *repository) addFile(x index, name string) error {
+	r.attributeFiles(name) // are kept, so they are charged before the mark
 	mark := r.p.Charged()
 	b, mode, err := r.readWorkFile(name)
 	if err != nil {
 		return err
 	}
+	r.warnLineEnds(name, b)
 	i, err := r.writeObject("blob", b)
 	r.p.Free(r.p.Charged() - mark)
 	if err != nil {
@@ -175,6 +177,7 @@ func (r *repository) putIndex(x index, name string, e treeEntry) error {
 
 // workEntry returns the entry that adding a file would make; ok is false if there is no such file.
 func (r *repository) workEntry(name string) (e treeEntry, ok bool, err error) {
+	r.attributeFiles(name)
 	mark := r.p.Charged()
 	defer func() { r.p.Free(r.p.Charged() - mark) }()
 	if info, err := r.p.Lstat(r.root + "/" + name); err == nil && info.IsDir() {

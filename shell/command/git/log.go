@@ -11,7 +11,7 @@ import (
 )
 
 // logOptions are the options of commands that list commits.
-const logOptions = " -n= --max-count= --skip= --oneline --format= --pretty= --pretty --graph --all --branches --tags --remotes --decorate --decorate= --no-decorate --reverse --merges --no-merges --first-parent --since= --after= --until= --before= --author= --committer= --grep= -i --regexp-ignore-case -E --extended-regexp -F --fixed-strings --invert-grep -S= -G= --follow --topo-order --date-order --author-date-order --date= --abbrev-commit --no-abbrev-commit --left-right --cherry-pick --cherry-mark --cherry --right-only --left-only --no-walk --not --root -m -c --cc --full-history --simplify-merges --parents --children --count --no-notes --show-signature --source --no-mailmap --use-mailmap --relative-date --boundary --ancestry-path --no-patch -s -L= -g --walk-reflogs "
+const logOptions = " -n= --max-count= --skip= --oneline --format= --pretty= --pretty --graph --all --branches --tags --remotes --decorate --decorate= --no-decorate --reverse --merges --no-merges --first-parent --since= --after= --until= --before= --author= --committer= --grep= -i --regexp-ignore-case -E --extended-regexp -F --fixed-strings --invert-grep -S= -G= --follow --topo-order --date-order --author-date-order --date= --abbrev-commit --no-abbrev-commit --left-right --cherry-pick --right-only --left-only --no-walk --root -m -c --cc --full-history --parents --count --no-notes --source --no-mailmap --use-mailmap --relative-date --no-patch -s -L= -g --walk-reflogs "
 
 // selection is the commits that a command lists.
 type selection struct {
@@ -40,6 +40,7 @@ type logRun struct {
 	followed map[id][]string  // with --follow: the path of each commit
 	renamed  map[id][2]string // likewise: the names of a commit that renamed it
 	kept     map[id][]id      // parents that a history of paths follows
+	charged  int64            // bytes, for the text of the commit that is printed
 }
 
 // newLog reads the options of a command that lists commits.

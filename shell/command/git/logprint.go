@@ -6,7 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
+
+// releaseText gives back what the text of a commit was charged.
+func (l *logRun) releaseText() {
+	l.p.Free(l.charged)
+	l.charged = 0
+}
 
 // printCommit prints a commit in the chosen format and, if asked for or if show is set, its changes.
 func (l *logRun) printCommit(k *commit, show bool) error {
@@ -20,6 +27,7 @@ func (l *logRun) printCommit(k *commit, show bool) error {
 		_ = out.WriteByte('\n') // Flush reports the error, as of all writes
 	}
 	l.printed++
+	defer l.releaseText()
 	text, err := l.formatCommit(k)
 	if err != nil {
 		return err
@@ -216,7 +224,7 @@ func (r *repository) collectNames(full bool) map[id][]string {
 // expandFormat expands a format such as "%h %an %s".
 func (l *logRun) expandFormat(format string, k *commit) (string, error) {
 	var b strings.Builder
-	width, left := 0, true
+	width, left, charged := 0, true, 0
 	for i := 0; i < len(format); i++ {
 		l.p.Tick(1)
 		if format[i] != '%' || i+1 == len(format) {
@@ -252,7 +260,12 @@ func (l *logRun) expandFormat(format string, k *commit) (string, error) {
 			b.Reset()
 			b.WriteString(trimmed)
 		}
-		if pad := width - len([]rune(text)); pad > 0 && left {
+		if charged += len(text); charged >= 4096 { // the text grows to twice its size
+			l.charged += 2 * int64(charged)
+			l.p.Alloc(2 * int64(charged))
+			charged = 0
+		}
+		if pad := width - utf8.RuneCountInString(text); pad > 0 && left {
 			text += strings.Repeat(" ", pad)
 		} else if pad > 0 {
 			text = strings.Repeat(" ", pad) + text

@@ -121,8 +121,8 @@ func (c *call) formatPatch(l *logRun, k *commit, n, total int) (string, error) {
 	return body + "---\n" + b.String() + "-- \n2.39.5\n\n", nil
 }
 
-// mailPatch is a parsed mail.
-type mailPatch struct{ author, message, patch string }
+// mailPatch is a parsed mail, and its text.
+type mailPatch struct{ author, message, patch, text string }
 
 // parseMails splits a mailbox.
 func parseMails(text string) []mailPatch {
@@ -130,7 +130,9 @@ func parseMails(text string) []mailPatch {
 	var part strings.Builder
 	end := func() {
 		if part.Len() > 0 {
-			list = append(list, parseMail(part.String()))
+			m := parseMail(part.String())
+			m.text = part.String()
+			list = append(list, m)
 		}
 		part.Reset()
 	}
@@ -187,82 +189,5 @@ func parseMail(text string) mailPatch {
 	if err != nil {
 		at = time.Unix(0, 0).UTC()
 	}
-	return mailPatch{formatIdentity(strings.Trim(name, `"`), strings.TrimSuffix(address, ">"), at), cleanMessage(subject + "\n\n" + message), patch}
-}
-
-// applyMails is git am: it commits the patches of mails.
-func (c *call) applyMails() error {
-	if c.has("--abort", "--continue", "--skip", "--resolved", "-r", "--quit") {
-		return newFatal("Resolve operation not in progress, we are not resuming: this git am applies all mails or stops before the first that fails")
-	}
-	if err := c.checkPickable("am"); err != nil {
-		return err
-	}
-	texts := []string{}
-	names := append(slices.Clone(c.args), c.paths...)
-	if len(names) == 0 {
-		b, err := c.p.ReadAll(c.p.Stdin)
-		if err != nil {
-			return err
-		}
-		texts = append(texts, string(b))
-	}
-	for _, name := range names {
-		b, err := c.p.ReadFile(name)
-		if err != nil {
-			return newFatal("could not open '%s' for reading: No such file or directory", name)
-		}
-		texts = append(texts, string(b))
-	}
-	for _, text := range texts {
-		for _, m := range parseMails(text) {
-			if err := c.applyMail(m); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// applyMail commits the patch of one mail.
-func (c *call) applyMail(m mailPatch) error {
-	subject := cutBefore(m.message, "\n")
-	if !c.has("-q", "--quiet") {
-		_, _ = fmt.Fprintln(c.p.Out(), "Applying: "+subject) // Flush reports the error
-	}
-	files, err := c.parsePatch(m.patch, 1)
-	if err == nil && len(files) == 0 {
-		return newFatal("Patch is empty: '%s'", subject)
-	}
-	if err == nil {
-		err = c.with(map[string]string{"--index": ""}, nil).applyFiles(files)
-	}
-	if err != nil {
-		return &failure{128, err.Error() + "\nerror: the patch '" + subject + "' does not apply; nothing of it was changed. Apply it by hand with git apply or git cherry-pick, and commit."}
-	}
-	x, err := c.readIndex()
-	if err != nil {
-		return err
-	}
-	tree, err := c.writeTree(x)
-	if err != nil {
-		return err
-	}
-	message := m.message
-	if c.has("-s", "--signoff") {
-		who, err := c.buildIdentity("COMMITTER")
-		if err != nil {
-			return err
-		}
-		message = addTrailer(message, "Signed-off-by: "+cutBefore(who, "> ")+">")
-	}
-	var parents []id
-	if _, at := c.readHead(); at != "" {
-		parents = []id{at}
-	}
-	i, err := c.writeCommit(tree, parents, m.author, message)
-	if err != nil {
-		return err
-	}
-	return c.setHead(i, "am: "+subject)
+	return mailPatch{author: formatIdentity(strings.Trim(name, `"`), strings.TrimSuffix(address, ">"), at), message: cleanMessage(subject + "\n\n" + message), patch: patch}
 }

@@ -38,7 +38,15 @@ func (c *call) pullBranch() error {
 		if c.has("-q", "--quiet") {
 			flags["-q"] = ""
 		}
+		for _, name := range []string{"--autostash", "--no-autostash"} {
+			if c.has(name) {
+				flags[name] = ""
+			}
+		}
 		return c.with(flags, []string{string(t.id)}).rebaseBranch()
+	}
+	if c.has("--autostash") {
+		return newFatal("--autostash is supported with --rebase only: use git stash before and git stash pop after it")
 	}
 	forward, err := c.isAncestor(at, t.id)
 	if err != nil {

@@ -137,8 +137,8 @@ func (c *call) printRevision(rev string, list []string) error {
 		case abbreviate || c.has("--symbolic-full-name"):
 			if target := c.readSymbolic(orDefault(ref, "HEAD")); target != "" && ref != "" {
 				ref = target
-			} else if base, found := strings.CutSuffix(strings.TrimSuffix(rev, "}"), "@{u"); found || strings.HasSuffix(rev, "@{upstream}") {
-				base = cutBefore(rev, "@{")
+			} else if strings.HasSuffix(rev, "@{u}") || strings.HasSuffix(rev, "@{upstream}") {
+				base := cutBefore(rev, "@{")
 				if base == "" {
 					base, _ = c.readHead()
 				}
@@ -466,6 +466,7 @@ func (c *call) listRevisions() error {
 			name += " " + k.subject()
 		}
 		_, _ = fmt.Fprintln(c.p.Out(), name)
+		l.releaseText()
 	}
 	return nil
 }

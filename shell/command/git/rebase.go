@@ -1,6 +1,7 @@
 package git
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,9 +49,6 @@ func (c *call) isAutosquash() bool {
 
 // startRebase finds the commits and begins.
 func (c *call) startRebase() error {
-	if err := c.checkRebasable(); err != nil {
-		return err
-	}
 	branch, at := c.readHead()
 	upstream := ""
 	if len(c.args) > 0 {
@@ -60,13 +58,27 @@ func (c *call) startRebase() error {
 	} else if upstream = shortenRef(c.findUpstream(branch)); upstream == "" {
 		return &failure{1, "There is no tracking information for the current branch.\nPlease specify which branch you want to rebase against.\nSee git-rebase(1) for details.\n\n    git rebase '<branch>'\n"}
 	}
+	stash, err := id(""), error(nil)
+	if c.has("--autostash") || c.conf.isTrue("rebase.autostash") && !c.has("--no-autostash") {
+		if stash, err = c.stashAutomatically(); err != nil {
+			return err
+		}
+	}
+	if err := c.checkRebasable(); err != nil {
+		return err
+	}
 	if len(c.args) > 1 {
 		if err := c.with(map[string]string{"-q": ""}, nil).moveTo(c.args[1]); err != nil {
-			return err
+			return errors.Join(err, c.restoreAutomatically(stash))
 		}
 		branch, at = c.readHead()
 	}
-	return c.rebaseOnto(upstream, branch, at)
+	c.autostash = stash
+	err = c.rebaseOnto(upstream, branch, at)
+	if c.autostash != "" { // no rebase has begun, which would end with it
+		err = errors.Join(err, c.restoreAutomatically(stash))
+	}
+	return err
 }
 
 // rebaseOnto repeats the commits that another branch lacks on it, or on the commit of --onto.
@@ -115,6 +127,7 @@ func (c *call) rebaseOnto(upstream, branch string, at id) error {
 	if err := c.detachHead(onto, "rebase (start): checkout "+name); err != nil {
 		return err
 	}
+	c.autostash = ""
 	return c.runRebase()
 }
 
@@ -280,7 +293,10 @@ func (c *call) storeRebase(branch string, at, onto id, list []*commit) error {
 			return err
 		}
 	}
-	return nil
+	if c.autostash == "" {
+		return nil
+	}
+	return c.writeGitFile("rebase-merge/autostash", string(c.autostash)+"\n")
 }
 
 // nextStep takes the next step from the list of a rebase.
@@ -444,6 +460,7 @@ func (c *call) continueRebase() error {
 func (c *call) finishRebase() error {
 	_, at := c.readHead()
 	head, onto := c.readGitFile("rebase-merge/head-name"), c.readGitFile("rebase-merge/onto")
+	stash := id(c.readGitFile("rebase-merge/autostash"))
 	if err := c.removeGitFiles("rebase-merge", "CHERRY_PICK_HEAD", "MERGE_MSG"); err != nil {
 		return err
 	}
@@ -458,12 +475,16 @@ func (c *call) finishRebase() error {
 	} else {
 		name = "detached HEAD"
 	}
+	if err := c.restoreAutomatically(stash); err != nil {
+		return err
+	}
 	return c.printMessage("Successfully rebased and updated %s.", name)
 }
 
 // abortRebase returns to the state before the rebase.
 func (c *call) abortRebase() error {
 	head, start := c.readGitFile("rebase-merge/head-name"), id(c.readGitFile("rebase-merge/orig-head"))
+	stash := id(c.readGitFile("rebase-merge/autostash"))
 	if err := c.resetFiles(start, true); err != nil {
 		return err
 	}
@@ -474,5 +495,8 @@ func (c *call) abortRebase() error {
 	} else if err := c.detachHead(start, "rebase (abort): returning to "+string(start)); err != nil {
 		return err
 	}
-	return c.removeGitFiles("rebase-merge", "CHERRY_PICK_HEAD", "MERGE_MSG")
+	if err := c.removeGitFiles("rebase-merge", "CHERRY_PICK_HEAD", "MERGE_MSG"); err != nil {
+		return err
+	}
+	return c.restoreAutomatically(stash)
 }

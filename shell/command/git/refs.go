@@ -134,6 +134,9 @@ func (r *repository) appendLog(name string, old, new id, reason string) error {
 	}
 	b, _ := r.p.ReadFile(file) // a missing log begins empty
 	defer r.p.Free(int64(cap(b)))
+	cost := 4 * int64(len(reason)) // the line, and copies on the way
+	r.p.Alloc(cost)
+	defer r.p.Free(cost)
 	line := fmt.Sprintf("%s %s %s\t%s\n", old, new, who, strings.ReplaceAll(strings.TrimRight(reason, "\n"), "\n", " "))
 	return r.p.WriteFile(file, append(b, line...), 0o644)
 }

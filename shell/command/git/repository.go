@@ -31,7 +31,8 @@ type repository struct {
 	commits     map[id]*commit
 	shallow     map[id]bool
 	shallowRead bool
-	conflicts   map[string]conflict // unmerged files of the index that was read last
+	attributes  map[string][]attributeRule // of each file with rules that was read
+	conflicts   map[string]conflict        // unmerged files of the index that was read last
 }
 
 // failure is an error that ends the command with a status; its message begins with "fatal: " or "error: ".
@@ -167,12 +168,16 @@ func (r *repository) readWorkFile(name string) ([]byte, uint32, error) {
 	if info.Mode()&0o100 != 0 {
 		mode = 0o100755
 	}
+	if err == nil {
+		b, err = r.cleanLines(name, b)
+	}
 	return b, mode, err
 }
 
 // writeWorkFile creates or replaces a file of the working tree. Links in the directories above it are
 // replaced by directories, so that nothing is written through them.
 func (r *repository) writeWorkFile(name string, e treeEntry) error {
+	r.attributeFiles(name)
 	mark := r.p.Charged()
 	defer func() { r.p.Free(r.p.Charged() - mark) }()
 	_, b, err := r.readObject(e.id)
@@ -196,6 +201,7 @@ func (r *repository) writeWorkFile(name string, e treeEntry) error {
 	if e.mode == 0o120000 {
 		return r.p.Symlink(string(b), file)
 	}
+	b = r.smudgeLines(name, b)
 	out, err := r.p.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(e.mode&0o111|0o666))
 	if err != nil {
 		return err

@@ -419,7 +419,6 @@ func (r *repository) findMessageFrom(starts []id, text string, bad error) (id, e
 	}
 	found := id("")
 	err = r.walkHistory(starts, func(k *commit) (bool, error) {
-
 		if match.matches([]byte(k.message)) {
 			found = k.id
 		}

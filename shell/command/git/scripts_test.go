@@ -44,6 +44,10 @@ var scripts = []string{
 	conflict + "git rebase work\ngit status\ngit diff\ngit rebase --abort\ngit status\ngit rebase work\ncp dir/c a\ngit add a\ngit -c core.editor=true rebase --continue\ngit log --oneline\ngit rev-parse HEAD",
 	conflict + "git rebase work\ngit rebase --skip\ngit log --oneline\ngit status\ngit rebase --continue",
 	branches + "sed -i s/two/TWO/ a\ngit rebase work\ngit stash\ngit rebase work\ngit stash pop\ngit status -s",
+	branches + "sed -i s/two/TWO/ dir/c\ngit rebase --autostash work\ngit status -s\ngit stash list\ngit log --oneline --graph\ncat dir/c\ngit rev-parse HEAD",
+	conflict + "cp a n\ngit add n\ngit rebase --autostash work\ngit status -s\ngit rebase --abort\ngit status -s\ngit stash list\ngit rev-parse HEAD",
+	branches + "sed -i s/three/local/ b.go\ngit checkout -q work\ngit status -s", branches + "git checkout -q work\nsed -i s/3/local/ b.go\ngit rebase --autostash main\ngit status -s\ncat b.go\ngit stash list",
+	branches + "git -c rebase.autostash=true rebase work\ngit rebase --autostash work\ngit rev-parse HEAD",
 	// history
 	branches + "git merge -q work -m merged\ngit log --oneline\ngit log --oneline --first-parent\ngit log --merges --oneline\ngit log --no-merges --oneline\ngit log -n 1\ngit log -2 --stat\ngit log --reverse --oneline",
 	branches + "git log --all --oneline --graph\ngit log --all --graph\ngit log --graph --all --stat --oneline\ngit log --graph -p",

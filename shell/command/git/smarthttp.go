@@ -126,7 +126,7 @@ func (t *httpTransport) checkResponse(res *http.Response) error {
 func (t *httpTransport) discover(service, version string) (*bodyReader, error) {
 	for range 5 {
 		address := t.base + "/info/refs?service=" + service
-		body, res, err := t.send(http.MethodGet, address, "", nil, map[string]string{"Git-Protocol": version})
+		body, res, err := t.send(http.MethodGet, address, "", nil, map[string]string{"Git-Protocol": version}) //nolint:bodyclose // body is closed
 		if err != nil {
 			return nil, err
 		}
@@ -169,13 +169,6 @@ func (t *httpTransport) followRedirect(res *http.Response, end string) (base str
 	}
 	return base, nil
 }
-
-// The packets without content.
-const (
-	packetFlush     = 0
-	packetDelimiter = 1
-	packetEnd       = 2
-)
 
 // packetReader reads git's packets: four digits with their length, and the content.
 type packetReader struct {
@@ -345,7 +338,7 @@ func (t *httpTransport) post(service string, b []byte) (*bodyReader, error) {
 	if t.v2 {
 		header["Git-Protocol"] = "version=2"
 	}
-	body, res, err := t.send(http.MethodPost, t.base+"/"+service, service, b, header)
+	body, res, err := t.send(http.MethodPost, t.base+"/"+service, service, b, header) //nolint:bodyclose // body is closed
 	if err != nil {
 		return nil, err
 	}
@@ -431,7 +424,7 @@ func (t *httpTransport) readPackResponse(r *repository, in *packetReader) error 
 	maps.Copy(shallow, r.readShallow())
 	changed := false
 	for {
-		line, ok, err := in.readLine()
+		line, _, err := in.readLine()
 		switch {
 		case err != nil:
 			return err
@@ -448,7 +441,6 @@ func (t *httpTransport) readPackResponse(r *repository, in *packetReader) error 
 				}
 			}
 			return r.receivePack(&sideband{in: in})
-		case !ok:
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -111,40 +112,49 @@ func (c *call) pushStash(operands []string) error {
 	return c.removeStashed(s, at, paths, untracked)
 }
 
-// storeStash writes the commits of a stash, and returns its message.
+// storeStash stores a stash, and returns its message.
 func (c *call) storeStash(s *state, branch string, at id, untracked []string) (string, error) {
-	k, err := c.readCommit(at)
+	i, message, err := c.createStash(s, branch, at, untracked)
 	if err != nil {
 		return "", err
 	}
+	return message, c.writeRef("refs/stash", i, message)
+}
+
+// createStash writes the commits of a stash, and returns the last of them and its message.
+func (c *call) createStash(s *state, branch string, at id, untracked []string) (stash id, message string, err error) {
+	k, err := c.readCommit(at)
+	if err != nil {
+		return "", "", err
+	}
 	author, err := c.buildIdentity("AUTHOR")
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	where := orDefault(branch, "(no branch)") + ": "
 	base := where + at.short() + " " + k.subject()
 	tree, err := c.writeTree(s.x)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	staged, err := c.writeCommit(tree, []id{at}, author, "index on "+base+"\n")
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	parents := []id{at, staged}
 	if len(untracked) > 0 {
 		extra := make(index)
 		for _, name := range untracked {
 			if err := c.addFile(extra, name); err != nil {
-				return "", err
+				return "", "", err
 			}
 		}
 		if tree, err = c.writeTree(extra); err != nil {
-			return "", err
+			return "", "", err
 		}
 		i, err := c.writeCommit(tree, nil, author, "untracked files on "+base+"\n")
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
 		parents = append(parents, i)
 	}
@@ -156,21 +166,18 @@ func (c *call) storeStash(s *state, branch string, at id, untracked []string) (s
 		if ch.new.mode == 0 {
 			delete(work, ch.name)
 		} else if err := c.addFile(work, ch.name); err != nil {
-			return "", err
+			return "", "", err
 		}
 	}
 	if tree, err = c.writeTree(work); err != nil {
-		return "", err
+		return "", "", err
 	}
-	message := "WIP on " + base
+	message = "WIP on " + base
 	if text := c.flags["-m"]; text != "" {
 		message = "On " + where + text
 	}
-	i, err := c.writeCommit(tree, parents, author, message)
-	if err != nil {
-		return "", err
-	}
-	return message, c.writeRef("refs/stash", i, message)
+	stash, err = c.writeCommit(tree, parents, author, message)
+	return stash, message, err
 }
 
 // removeStashed takes stashed changes out of the index and the working tree.
@@ -200,46 +207,11 @@ func (c *call) popStash(n int, drop bool) error {
 	if err != nil || len(k.parents) < 2 {
 		return newError("'stash@{%d}' is not a stash-like commit", n)
 	}
-	head, err := c.readHeadTree()
+	conflicts, err := c.applyStash(k, stash)
 	if err != nil {
 		return err
 	}
-	x, err := c.readIndex()
-	if err != nil {
-		return err
-	}
-	was := x.entries()
-	tree, err := c.writeTree(x)
-	if err != nil {
-		return err
-	}
-	m, err := c.newTreeMerge(k.parents[0], tree, stash, [3]string{"Updated upstream", "Stash base", "Stashed changes"})
-	if err == nil {
-		err = m.merge()
-	}
-	if err != nil {
-		return err
-	}
-	if len(k.parents) > 2 {
-		if err := c.restoreUntracked(k.parents[2]); err != nil {
-			return err
-		}
-	}
-	if err := m.apply(was, "merge", "merge"); err != nil {
-		return err
-	}
-	m.printMessages()
-	if err := c.unstageStash(m, k, head, was); err != nil {
-		return err
-	}
-	if !c.has("-q", "--quiet") {
-		s, err := c.readState()
-		if err != nil {
-			return err
-		}
-		c.printLong(s, "", describeEnd)
-	}
-	if len(m.conflicts) > 0 {
+	if conflicts {
 		if drop {
 			_, _ = fmt.Fprintln(c.p.Out(), "The stash entry is kept in case you need it again.") // Flush reports the error
 		}
@@ -249,6 +221,95 @@ func (c *call) popStash(n int, drop bool) error {
 		return nil
 	}
 	return c.dropStash(n)
+}
+
+// applyStash brings the changes of a stash back, and reports whether there were conflicts.
+func (c *call) applyStash(k *commit, stash id) (conflicts bool, err error) {
+	head, err := c.readHeadTree()
+	if err != nil {
+		return false, err
+	}
+	x, err := c.readIndex()
+	if err != nil {
+		return false, err
+	}
+	was := x.entries()
+	tree, err := c.writeTree(x)
+	if err != nil {
+		return false, err
+	}
+	m, err := c.newTreeMerge(k.parents[0], tree, stash, [3]string{"Updated upstream", "Stash base", "Stashed changes"})
+	if err == nil {
+		err = m.merge()
+	}
+	if err != nil {
+		return false, err
+	}
+	if len(k.parents) > 2 {
+		if err := c.restoreUntracked(k.parents[2]); err != nil {
+			return false, err
+		}
+	}
+	if err := m.apply(was, "merge", "merge"); err != nil {
+		return false, err
+	}
+	if !c.has(quietMerge) {
+		m.printMessages()
+	}
+	if err := c.unstageStash(m, k, head, was); err != nil {
+		return false, err
+	}
+	if !c.has("-q", "--quiet") {
+		s, err := c.readState()
+		if err != nil {
+			return false, err
+		}
+		c.printLong(s, "", describeEnd)
+	}
+	return len(m.conflicts) > 0, nil
+}
+
+// quietMerge is no option: it keeps applyStash from printing the conflicts of an autostash.
+const quietMerge = "quiet merge"
+
+// stashAutomatically puts local changes away before a rebase, and returns the stash; "": there are none.
+func (c *call) stashAutomatically() (id, error) {
+	s, err := c.readState()
+	if err != nil || len(s.staged)+len(s.unstaged) == 0 || len(s.unmerged) > 0 {
+		return "", err
+	}
+	branch, at := c.readHead()
+	stash, _, err := c.with(map[string]string{"-m": "autostash"}, nil).createStash(s, branch, at, nil)
+	if err != nil {
+		return "", err
+	}
+	_, _ = fmt.Fprintf(c.p.Out(), "Created autostash: %s\n", stash.short()) // Flush reports the error
+	return stash, c.with(map[string]string{}, nil).removeStashed(s, at, nil, nil)
+}
+
+// restoreAutomatically brings the changes of stashAutomatically back; with conflicts it keeps them as a stash, too.
+func (c *call) restoreAutomatically(stash id) error {
+	if stash == "" {
+		return nil
+	}
+	k, err := c.readCommit(stash)
+	if err != nil || len(k.parents) < 2 {
+		return newError("'%s' is not a stash-like commit", stash)
+	}
+	conflicts, err := c.with(map[string]string{"-q": "", quietMerge: ""}, nil).applyStash(k, stash)
+	if err != nil {
+		return errors.Join(err, c.writeRef("refs/stash", stash, "autostash"))
+	}
+	text := "Applied autostash."
+	if conflicts {
+		text = "Applying autostash resulted in conflicts.\nYour changes are safe in the stash.\nYou can run \"git stash pop\" or \"git stash drop\" at any time."
+		if err := c.writeRef("refs/stash", stash, "autostash"); err != nil {
+			return err
+		}
+	}
+	_ = c.p.Out().Flush()                      // the next write reports the error
+	_, _ = c.p.Stderr.WriteString(text + "\n") // best effort
+	return nil
 }
 
 // unstageStash makes the index what it was, except for new files, or with --index what it was in the stash.

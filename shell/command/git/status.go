@@ -482,7 +482,7 @@ func (c *call) printProgress(s *state) {
 	case c.hasGitFile("rebase-merge"):
 		c.printRebase(conflicts)
 	case c.hasGitFile("rebase-apply"):
-		_, _ = fmt.Fprint(out, "You are in the middle of an am session.\n"+choose("  (fix conflicts and then run \"git am --continue\")\n", "")+"  (use \"git am --skip\" to skip this patch)\n  (use \"git am --abort\" to restore the original branch)\n\n")
+		_, _ = fmt.Fprint(out, "You are in the middle of an am session.\n  (fix conflicts and then run \"git am --continue\")\n  (use \"git am --skip\" to skip this patch)\n  (use \"git am --abort\" to restore the original branch)\n\n")
 	default:
 		for _, act := range []struct{ file, verb, name, end string }{{"CHERRY_PICK_HEAD", "cherry-picking", "cherry-pick", "cherry-pick"}, {"REVERT_HEAD", "reverting", "revert", "revert"}} {
 			if i := id(c.readGitFile(act.file)); i != "" {

@@ -1,4 +1,4 @@
-// Package net holds the commands that reach other hosts: curl.
+// Package net holds the commands that reach other hosts: curl and wget.
 package net
 
 import (
@@ -21,6 +21,11 @@ import (
 	"github.com/atoll-sandbox/atoll/shell/command/internal/option"
 	"github.com/atoll-sandbox/atoll/shell/command/program"
 )
+
+// Commands returns curl and wget. They are not among command.All, as [Curl].
+func Commands() []program.Command {
+	return []program.Command{Curl(), {Name: "wget", Short: "download files", Usage: wgetUsage, Run: program.FlushOutput(runWget, 3)}}
+}
 
 // Curl returns the HTTP client. It is not among command.All: a sandbox has it only where it may reach
 // hosts, through the network that its kernel was given.

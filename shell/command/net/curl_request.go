@@ -360,7 +360,7 @@ func (t *transfer) roundTrip(req *http.Request, cancel context.CancelFunc) error
 			timer := time.AfterFunc(time.Duration(wait*float64(time.Second)), cancel)
 			defer timer.Stop()
 		}
-		res, err := t.network.RoundTrip(req)
+		res, err := t.network.RoundTrip(req) //nolint:bodyclose // it is read and closed as t.response
 		t.response = res
 		return err
 	})

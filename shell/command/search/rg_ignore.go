@@ -91,34 +91,41 @@ func expandBraces(pattern string) []string {
 
 // ignoreRules are the rules that apply in a directory, those of the nearest directory last.
 type ignoreRules struct {
-	list []ignoreRule
-	git  bool // inside a git repository
+	list  []ignoreRule
+	git   bool   // inside a git repository
+	own   string // the ignore file of the program
+	noVCS bool   // leave .gitignore out
 }
 
 // loadParentRules returns the rules of the parents of dir.
 func (r *rgRun) loadParentRules(dir string) ignoreRules {
-	var rules ignoreRules
+	rules := ignoreRules{own: ".rgignore"}
 	if r.noIgnore {
 		return rules
 	}
-	abs := r.p.Path(dir)
+	return rules.withParents(r.p, dir)
+}
+
+// withParents returns the rules extended by those in the ignore files of all parents of a directory.
+func (s ignoreRules) withParents(p *kernel.Proc, dir string) ignoreRules {
+	abs := p.Path(dir)
 	for i := 1; i < len(abs); i++ {
 		if abs[i] == '/' {
-			rules = rules.withDirectory(r.p, abs[:i])
+			s = s.withDirectory(p, abs[:i])
 		}
 	}
-	return rules
+	return s
 }
 
 // withDirectory returns the rules extended by those in the ignore files of a directory.
 func (s ignoreRules) withDirectory(p *kernel.Proc, dir string) ignoreRules {
 	dir = p.Path(dir)
-	next := ignoreRules{list: slices.Clip(s.list), git: s.git}
+	next := ignoreRules{list: slices.Clip(s.list), git: s.git, own: s.own, noVCS: s.noVCS}
 	if _, err := p.Lstat(dir + "/.git"); err == nil {
 		next.git = true
 	}
-	for _, name := range []string{".gitignore", ".ignore", ".rgignore"} {
-		if name == ".gitignore" && !next.git {
+	for _, name := range []string{".gitignore", ".ignore", s.own} {
+		if name == ".gitignore" && (!next.git || next.noVCS) {
 			continue
 		}
 		b, err := p.ReadFile(dir + "/" + name)

@@ -334,8 +334,13 @@ Print the numbers of the processes with those names.
 
 func runPidof(p *kernel.Proc) int {
 	opts, names, ok := option.Parser{Options: []option.Option{
-		{Short: 's', Long: "single-shot"}, {Short: 'o', Long: "omit-pid", Arg: option.Required}, {Short: 'S', Long: "separator", Arg: option.Required},
-		{Short: 'q'}, {Short: 'x'}, {Short: 'c', Long: "check-root"}, {Short: 'w', Long: "with-workers"},
+		{Short: 's', Long: "single-shot"},
+		{Short: 'o', Long: "omit-pid", Arg: option.Required},
+		{Short: 'S', Long: "separator", Arg: option.Required},
+		{Short: 'q'},
+		{Short: 'x'},
+		{Short: 'c', Long: "check-root"},
+		{Short: 'w', Long: "with-workers"},
 	}}.Parse(p)
 	if !ok {
 		return 1

@@ -38,8 +38,14 @@ Each PATTERN may be:
 `
 
 var csplitOptions = option.Parser{Options: []option.Option{
-	{Short: 'b', Long: "suffix-format", Arg: option.Required}, {Short: 'f', Long: "prefix", Arg: option.Required}, {Short: 'k', Long: "keep-files"}, {Long: "suppress-matched", ID: 'M'},
-	{Short: 'n', Long: "digits", Arg: option.Required}, {Short: 's', Long: "quiet"}, {Short: 's', Long: "silent"}, {Short: 'z', Long: "elide-empty-files"},
+	{Short: 'b', Long: "suffix-format", Arg: option.Required},
+	{Short: 'f', Long: "prefix", Arg: option.Required},
+	{Short: 'k', Long: "keep-files"},
+	{Long: "suppress-matched", ID: 'M'},
+	{Short: 'n', Long: "digits", Arg: option.Required},
+	{Short: 's', Long: "quiet"},
+	{Short: 's', Long: "silent"},
+	{Short: 'z', Long: "elide-empty-files"},
 }}
 
 // csplitPattern is one pattern of the command line: where to split.

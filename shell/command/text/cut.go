@@ -148,10 +148,10 @@ func (j *cutJob) applyOptions(opts []option.Setting) string {
 // parseSpans parses a list of ranges. It returns them in order with overlapping ones merged,
 // or the message of an error.
 func parseSpans(list string, fields bool) ([]span, string) {
-	noun, numbered := "byte/character position", "byte/character positions are numbered from 1"
+	numbered := "byte/character positions are numbered from 1"
 	wrong := "invalid byte or character range"
 	if fields {
-		noun, numbered, wrong = "field", "fields are numbered from 1", "invalid field range"
+		numbered, wrong = "fields are numbered from 1", "invalid field range"
 	}
 	var spans []span
 	for part := range strings.SplitSeq(strings.NewReplacer(" ", ",", "\t", ",").Replace(list), ",") {
@@ -170,7 +170,7 @@ func parseSpans(list string, fields bool) ([]span, string) {
 			if text == "" {
 				continue
 			}
-			n, msg := parsePosition(text, noun, fields)
+			n, msg := parsePosition(text, fields)
 			if msg != "" {
 				return nil, msg
 			}
@@ -194,7 +194,7 @@ func parseSpans(list string, fields bool) ([]span, string) {
 	return mergeSpans(spans), ""
 }
 
-func parsePosition(text, noun string, fields bool) (int, string) {
+func parsePosition(text string, fields bool) (int, string) {
 	if strings.Trim(text, "0123456789") != "" {
 		if fields {
 			return 0, "invalid field value " + quoting.QuoteName(strings.TrimLeft(text, "0123456789"))
@@ -203,10 +203,9 @@ func parsePosition(text, noun string, fields bool) (int, string) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n == math.MaxInt {
+		noun := "byte/character offset"
 		if fields {
 			noun = "field number"
-		} else {
-			noun = "byte/character offset"
 		}
 		return 0, noun + " " + quoting.QuoteName(text) + " is too large"
 	}

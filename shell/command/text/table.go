@@ -7,6 +7,8 @@ import "github.com/atoll-sandbox/atoll/shell/command/program"
 // Commands returns the commands that read, edit and print lines of text.
 func Commands() []program.Command {
 	list := program.AddVersion([]program.Command{
+		{Name: "less", Aliases: []string{"more", "pager"}, Short: "print files, without waiting for keys", Usage: lessUsage, Run: program.FlushOutput(runLess, 1)},
+		{Name: "ed", Short: "edit a file by commands", Usage: edUsage, Run: program.FlushOutput(runEd, 1)},
 		{Name: "cat", Short: "print files one after the other", Usage: catUsage, Run: program.FlushOutput(runCat, 1)},
 		{Name: "head", Short: "print the first lines of files", Usage: headUsage, Run: program.FlushOutput(runHead, 1)},
 		{Name: "tail", Short: "print the last lines of files", Usage: tailUsage, Run: program.FlushOutput(runTail, 1)},

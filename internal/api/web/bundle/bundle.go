@@ -21,7 +21,10 @@ import (
 )
 
 // packages are the npm packages of the console. Their licences are included.
-var packages = []string{"@xterm/xterm", "@xterm/addon-fit", "@xterm/addon-unicode11", "@xterm/addon-web-links", "preact"}
+var packages = []string{
+	"@codemirror/language", "@codemirror/merge", "@codemirror/state", "@codemirror/view", "@lezer/common", "@lezer/highlight",
+	"@marijn/find-cluster-break", "crelt", "style-mod", "w3c-keyname", "@xterm/xterm", "@xterm/addon-fit", "@xterm/addon-unicode11", "@xterm/addon-web-links", "preact",
+}
 
 // sourceDir is the console's source, from the root of the repository.
 const sourceDir = "internal/api/web/source"

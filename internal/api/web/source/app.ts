@@ -35,8 +35,8 @@ function remember(p: Place): void {
   history.replaceState(null, '', '#' + at.toString())
 }
 
-// xterm makes style elements; the policy of the page lets only those in that
-// have its nonce.
+// xterm makes style elements, of which the policy of the page lets only those in that have its
+// nonce; and style attributes, for 24-bit colours, which it never lets in: they are set as properties.
 function allowStyles(): void {
   const nonce = document.querySelector('script')?.nonce ?? ''
   const create = document.createElement.bind(document)
@@ -45,6 +45,11 @@ function allowStyles(): void {
     if (tag === 'style') e.nonce = nonce
     return e
   }) as typeof document.createElement
+  const set = HTMLElement.prototype.setAttribute
+  HTMLElement.prototype.setAttribute = function (name: string, value: string) {
+    if (name === 'style') this.style.cssText = value
+    else set.call(this, name, value)
+  }
 }
 
 class Page {

@@ -24,6 +24,15 @@ export function isDark(): boolean {
 
 export function theme(): ITheme { return isDark() ? dark : light }
 
+/** The look that was chosen; '': the system's. */
+export function chosen(): string { return localStorage.getItem(kept) ?? '' }
+
+/** Chooses a look; '': the system's. */
+export function choose(v: string): void {
+  if (v) localStorage.setItem(kept, v)
+  else localStorage.removeItem(kept)
+}
+
 export function toggle(): void { localStorage.setItem(kept, isDark() ? 'light' : 'dark') }
 
 /** Calls f now and when the system's look changes. */

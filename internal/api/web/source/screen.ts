@@ -44,7 +44,7 @@ export class Screen {
     private readonly box: HTMLElement, private readonly watcher: Watcher,
   ) {
     this.term = new Terminal({
-      allowProposedApi: true, theme: theme(), fontSize: 14, scrollback: 10_000, disableStdin: readOnly, cursorBlink: !readOnly, macOptionIsMeta: true,
+      allowProposedApi: true, theme: theme(), fontSize: 14, lineHeight: 1.15, scrollback: 10_000, disableStdin: readOnly, cursorBlink: !readOnly, macOptionIsMeta: true,
       fontFamily: 'ui-monospace, "Cascadia Mono", "SF Mono", Menlo, "DejaVu Sans Mono", Consolas, monospace',
       linkHandler: { activate: (_, uri) => void follow(uri) },
     })

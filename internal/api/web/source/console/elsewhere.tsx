@@ -2,6 +2,7 @@
 
 import { useState } from 'preact/hooks'
 import { label } from '../dom'
+import { QuotaForm } from './admin'
 import { age, bytes, confirm, Empty, Label, path, Problem, Table, useAct, useAsk, useShared } from './parts'
 import type { Owner } from './types'
 
@@ -9,6 +10,8 @@ interface Workspace { name: string; bytes?: number; files?: number; used?: strin
 interface Token { id: string; name?: string; owner: Owner; scopes?: string[]; created?: string; expires?: string; used?: string; secret?: string; link?: { sandbox: string } }
 interface Quota { [name: string]: number | undefined }
 interface Audited { id: number; time: string; owner: Owner; action: string; object?: string; outcome: string; detail?: string }
+
+const scopeSets: Record<string, string[]> = { read: ['read'], run: ['read', 'run'], admin: ['read', 'run', 'host', 'admin'] }
 
 const who = (o: Owner | undefined): string => [o?.app, o?.user].filter(Boolean).join('/') || 'local'
 
@@ -45,11 +48,12 @@ export function Access() {
   const quota = useAsk<{ owner: Owner; limit: Quota; used: Quota }>('v1/quota')
   const [name, setName] = useState('')
   const [scope, setScope] = useState('read')
+  const [days, setDays] = useState('30')
   const [made, setMade] = useState<Token>()
   const create = async (e: Event) => {
     e.preventDefault()
     await run(async () => {
-      setMade(await api.ask<Token>('POST', 'v1/tokens', { name, scopes: scope === 'read' ? ['read'] : ['read', 'run'], owner: server.owner }))
+      setMade(await api.ask<Token>('POST', 'v1/tokens', { name, scopes: scopeSets[scope], owner: server.owner, ...(days && { expires: new Date(Date.now() + Number(days) * 86400_000).toISOString() }) }))
       setName('')
     })
     tokens.reload()
@@ -63,16 +67,17 @@ export function Access() {
     <>
       <div class="bar-top"><h1>Access</h1><span class="facts">{who(server.owner)} · {server.scopes.join(', ')}</span></div>
       <h2>Tokens</h2>
-      <form class="line" onSubmit={(e) => void create(e)}><input aria-label="Name of a new token" placeholder="Name" value={name} onInput={(e) => setName(e.currentTarget.value)} /><select aria-label="Rights" value={scope} onChange={(e) => setScope(e.currentTarget.value)}><option value="read">read</option><option value="run">read and run</option></select><button>Create a token</button></form>
+      <form class="line" onSubmit={(e) => void create(e)}><input aria-label="Name of a new token" placeholder="Name" value={name} onInput={(e) => setName(e.currentTarget.value)} /><select aria-label="Rights" value={scope} onChange={(e) => setScope(e.currentTarget.value)}><option value="read">read</option><option value="run">read and run</option>{server.scopes.includes('admin') && <option value="admin">all, as an admin</option>}</select><select aria-label="Expires" value={days} onChange={(e) => setDays(e.currentTarget.value)}><option value="1">for a day</option><option value="30">for 30 days</option><option value="365">for a year</option><option value="">without an end</option></select><button>Create a token</button></form>
       {made && <p class="panel">The token, shown this once: <code>{made.secret}</code></p>}
       <Problem error={tokens.error} />
       {Boolean(tokens.value?.items.length) && <Table name="Tokens" head={['Name', 'Owner', 'Scopes', 'Used', 'Expires', '']}>{tokens.value!.items.map((t) => (
         <tr key={t.id}><th scope="row"><Label of={t.name || t.id} />{t.link && <small>link</small>}</th><td><Label of={who(t.owner)} /></td><td>{t.scopes?.join(', ')}</td><td>{t.used ? age(t.used) + ' ago' : 'never'}</td><td>{t.expires ? new Date(t.expires).toLocaleString() : 'never'}</td><td><span class="acts"><button class="danger" onClick={() => void revoke(t)}>revoke</button></span></td></tr>))}</Table>}
       <h2>Quota</h2>
       <Problem error={quota.error} />
+      {server.scopes.includes('admin') && <QuotaForm changed={quota.reload} />}
       {q && <Table name="Quota" head={['Resource', 'Used', 'Limit']}>{[...new Set([...Object.keys(q.limit), ...Object.keys(q.used)])].sort().map((k) => {
         const show = (n: number | undefined) => n === undefined ? '–' : k === 'memory' || k === 'disk' ? bytes(n) : String(n)
-        return <tr><th scope="row">{k}</th><td class="number">{show(q.used[k])}</td><td class="number">{q.limit[k] ? show(q.limit[k]) : 'none'}</td></tr>
+        return <tr><th scope="row">{k}</th><td class="number">{show(q.used[k])}</td><td class="number">{(q.limit[k] ?? 0) > 0 ? show(q.limit[k]) : 'none'}</td></tr>
       })}</Table>}
     </>
   )

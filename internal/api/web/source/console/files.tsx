@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { label } from '../dom'
 import { bytes, confirm, Empty, Label, path, Problem, Table, text, useAct, useAsk, useShared } from './parts'
+import { Search } from './search'
 import type { FileInfo } from './types'
 
 const mostShown = 1 << 20 // bytes of a file that is shown
@@ -56,6 +57,7 @@ function Browse({ id, start }: { id: string; start: string }) {
         <input ref={chooser} class="hidden" type="file" multiple tabIndex={-1} aria-label="Files to upload" onChange={(e) => { void upload(e.currentTarget.files); e.currentTarget.value = '' }} />
         <button type="button" onClick={() => { const name = prompt('Name of the new file'); if (name) setFile(join(dir, name)) }}>New file</button>
       </form>
+      <Search id={id} dir={dir} open={setFile} />
       <Problem error={l.error} />
       {l.value && !items.length && <Empty>This directory is empty.</Empty>}
       {items.length > 0 && <Table name="Files" head={['Name', 'Size', 'Changed', '']}>{items.map((f) => (

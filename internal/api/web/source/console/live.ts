@@ -9,12 +9,14 @@ const silence = 40_000 // ms without even a heartbeat until the connection count
 const firstWait = 300
 const longestWait = 5_000
 const usageInterval = 2 // seconds
+const drawInterval = 100 // ms between two drawings: many events a second leave time for what the user does
 
 export type Connection = { at: 'connecting' } | { at: 'live' } | { at: 'lost'; until: number } | { at: 'denied' }
 
 export class Live {
   readonly sandboxes = new Map<string, Sandbox>()
   readonly usage = new Map<string, Usage>()
+  readonly doomed = new Set<string>() // sandboxes that are removed soon, unless it is undone
   readonly denied = new Map<string, Denied[]>()
   readonly ports = new Map<string, { port: number; url?: string; command?: string }[]>()
   events: AtollEvent[] = []
@@ -29,13 +31,14 @@ export class Live {
   private since = '' // begin of the first stream
   private failures = 0
   private drawing = false
+  private drawn = -Infinity // when it was drawn
   private reading: number | undefined
   private wake: (() => void) | undefined
   private over = new AbortController()
 
   constructor(private readonly api: API) {}
 
-  /** Calls f after changes, at most once a frame; returns a function that ends it. */
+  /** Calls f after changes, at most once in drawInterval; returns a function that ends it. */
   subscribe(f: () => void): () => void {
     this.listeners.add(f)
     return () => this.listeners.delete(f)
@@ -86,6 +89,12 @@ export class Live {
     this.denied.set(id, (this.denied.get(id) ?? []).filter((d) => d.host !== host))
     this.changed()
   }
+
+  /** Marks sandboxes that are removed soon. */
+  doom(ids: string[]): void { for (const id of ids) this.doomed.add(id); this.changed() }
+
+  /** Takes the mark away. */
+  spare(ids: string[]): void { for (const id of ids) this.doomed.delete(id); this.changed() }
 
   private async stream(): Promise<void> {
     const stop = new AbortController()
@@ -142,7 +151,7 @@ export class Live {
     const at = Date.parse(e.time), cpu = n('cpu_time') / 1e6, before = this.times.get(e.object)
     this.times.set(e.object, { cpu, at })
     const share = before && at > before.at && cpu >= before.cpu ? (cpu - before.cpu) / (at - before.at) : undefined
-    this.usage.set(e.object, { cpu: share, memory: n('memory_used'), disk: n('disk_used'), processes: n('processes') })
+    this.usage.set(e.object, { cpu: share, memory: n('memory_used'), disk: n('disk_used'), processes: n('processes'), rate: e.data?.network_rate === undefined ? undefined : n('network_rate') })
     this.changed()
   }
 
@@ -222,17 +231,19 @@ export class Live {
     this.drawing = true
     const draw = () => {
       this.drawing = false
+      this.drawn = performance.now()
       for (const f of this.listeners) f()
     }
-    if (document.hidden) setTimeout(draw, 200)
+    const early = this.drawn + drawInterval - performance.now()
+    if (document.hidden || early > 0) setTimeout(draw, document.hidden ? 200 : early)
     else requestAnimationFrame(draw)
   }
 }
 
-/** The host of a denied connection, as a rule can name it. */
+/** The host of a denied connection, as the rule that would allow it names it. */
 export function deniedHost(e: AtollEvent): string {
-  const at = e.data?.address ?? ''
-  return /^[\w.:[\]-]+$/.test(at) ? at : ''
+  const at = e.data?.suggestion ?? e.data?.address ?? ''
+  return /^[\w.:[\]=/-]+$/.test(at) ? at : ''
 }
 
 /** An address that a link may have: of the web only. */

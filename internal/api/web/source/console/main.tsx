@@ -4,14 +4,15 @@ import { render } from 'preact'
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { API } from '../api'
 import * as look from '../look'
+import { Images, Pools, Settings } from './admin'
 import { Access, Audit, Drivers, Workspaces } from './elsewhere'
 import { Live } from './live'
 import { Overview } from './overview'
-import { Context, useLive, type Server } from './parts'
+import { Context, useLive, type Server, type Undo } from './parts'
 import { SandboxView } from './sandbox'
 import { Turns, TurnView } from './turns'
 
-const views: [string, string][] = [['', 'Sandboxes'], ['turns', 'Agents'], ['workspaces', 'Workspaces'], ['access', 'Access'], ['audit', 'Audit'], ['drivers', 'Drivers']]
+const views: [string, string][] = [['', 'Sandboxes'], ['turns', 'Agents'], ['workspaces', 'Workspaces'], ['images', 'Images'], ['pools', 'Pools'], ['access', 'Access'], ['audit', 'Audit'], ['drivers', 'Drivers'], ['settings', 'Settings']]
 
 /** Where the address says to be: #/s/ID/files. */
 const readPlace = (): string[] => location.hash.replace(/^#\/?/, '').split('/').map((p) => { try { return decodeURIComponent(p) } catch { return '' } })
@@ -39,6 +40,9 @@ function View({ at }: { at: string[] }) {
     case 's': return <SandboxView key={at[1]} id={at[1] ?? ''} tab={at[2] ?? ''} />
     case 'turns': return at[1] ? <TurnView key={at[1]} id={at[1]} /> : <Turns />
     case 'workspaces': return <Workspaces />
+    case 'images': return <Images />
+    case 'pools': return <Pools />
+    case 'settings': return <Settings />
     case 'access': return <Access />
     case 'audit': return <Audit />
     case 'drivers': return <Drivers />
@@ -48,17 +52,17 @@ function View({ at }: { at: string[] }) {
 
 function App({ api, live, server }: { api: API; live: Live; server: Server }) {
   const [at, go] = useState(readPlace)
-  const [note, setNote] = useState<{ text: string; failed: boolean }>()
+  const [note, setNote] = useState<{ text: string; failed: boolean; undo?: Undo }>()
   const timer = useRef<number>()
   useEffect(() => {
     const f = () => { if (!location.hash.includes('token=')) go(readPlace()) }
     addEventListener('hashchange', f)
     return () => removeEventListener('hashchange', f)
   }, [])
-  const toast = (text: string, failed = false) => {
+  const toast = (text: string, failed = false, undo?: Undo) => {
     clearTimeout(timer.current)
-    setNote({ text, failed })
-    timer.current = setTimeout(() => setNote(undefined), failed ? 15_000 : 4_000)
+    setNote({ text, failed, undo })
+    timer.current = setTimeout(() => setNote(undefined), undo?.until ?? (failed ? 15_000 : undo ? 20_000 : 4_000))
   }
   const here = at[0] === 's' ? '' : at[0]
   useEffect(() => { document.title = (views.find(([p]) => p === here)?.[1] ?? 'atoll') + ' · atoll' }, [here])
@@ -72,7 +76,7 @@ function App({ api, live, server }: { api: API; live: Live; server: Server }) {
         <button class="icon" aria-label="Dark or light" title="Dark or light" onClick={() => { look.toggle(); document.documentElement.dataset.look = look.isDark() ? 'dark' : 'light'; dispatchEvent(new Event('look')) }}>◐</button>
       </header>
       <main id="main" tabIndex={-1}><View at={at} /></main>
-      <div class="toasts" role="status">{note && <p class={note.failed ? 'toast failed' : 'toast'}>{note.text} <button aria-label="Dismiss" onClick={() => setNote(undefined)}>×</button></p>}</div>
+      <div class="toasts" role="status">{note && <p class={note.failed ? 'toast failed' : 'toast'}>{note.text} {note.undo && <button class="undo" onClick={() => { setNote(undefined); note.undo!.undo() }}>{note.undo.title}</button>} <button aria-label="Dismiss" onClick={() => setNote(undefined)}>×</button></p>}</div>
     </Context.Provider>
   )
 }

@@ -30,7 +30,7 @@ export function NetworkTab({ s }: { s: Sandbox }) {
     setVerdict(`${label(rule)}: ${r.allowed ? 'allowed' : 'denied'}${r.rule ? ' by ' + label(r.rule) : ''}${r.reason ? ' (' + label(r.reason, 200) + ')' : ''}`)
   })
   const list = (kind: 'allow' | 'deny') => (
-    <div><h2>{kind === 'allow' ? 'Allowed' : 'Denied'}</h2>{(rules.value?.[kind] ?? []).map((r) => <span class={'chip ' + (kind === 'deny' ? 'denied' : '')}><Label of={r} most={60} /> <button aria-label={'Remove the rule ' + label(r)} onClick={() => void change({ remove: [r] })}>×</button></span>)}
+    <div><h2>{kind === 'allow' ? 'Allowed' : 'Denied'}</h2>{(rules.value?.[kind] ?? []).map((r) => <span class={'chip ' + (kind === 'deny' ? 'denied' : '')}><Label of={r} most={60} />{kind === 'allow' && rules.value?.until?.[r] && <small class="until"> until {clock(rules.value.until[r])}</small>} <button aria-label={'Remove the rule ' + label(r)} onClick={() => void change({ remove: [r] })}>×</button></span>)}
       {!rules.value?.[kind]?.length && <span class="faint">no rule</span>}</div>
   )
   const shown = [...(log.value?.items ?? [])].reverse().filter((c) => !filter || [c.host, c.address, c.reason, c.rule].some((t) => t?.includes(filter))).slice(0, mostShown)

@@ -3,7 +3,8 @@
 import { useEffect, useState } from 'preact/hooks'
 import { label } from '../dom'
 import { Create } from './create'
-import { age, bytes, confirm, Empty, Label, path, State, useAct, useLive, useShared } from './parts'
+import { age, bytes, confirm, Empty, Label, path, State, text, useAct, useLive, useShared } from './parts'
+import { projectPath, summaryOf, type Ledger } from './project'
 import type { Sandbox, Turn } from './types'
 
 type Act = 'start' | 'stop' | 'pause' | 'resume' | 'remove'
@@ -16,19 +17,36 @@ const possible: Record<Act, (s: Sandbox) => boolean> = {
   remove: () => true,
 }
 
+const grace = 6_000 // ms until sandboxes are removed: it can be undone until then
+const opposite: Partial<Record<Act, Act>> = { stop: 'start', start: 'stop', pause: 'resume', resume: 'pause' }
+
 /** Returns a function that does one act to sandboxes, after a question where something ends. */
 export function useSandboxActs(): (act: Act, list: Sandbox[]) => Promise<void> {
   const { api, live } = useShared()
   const run = useAct()
+  const { toast } = useShared()
+  const send = async (act: Act, list: Sandbox[]): Promise<Sandbox[]> => {
+    const done: Sandbox[] = []
+    for (const s of list) {
+      if (await run(() => act === 'remove' ? api.ask('DELETE', path('sandboxes', s.id)) : api.ask('POST', path('sandboxes', s.id, act)))) done.push(s)
+      live.refresh(s.id)
+    }
+    return done
+  }
   return async (act, list) => {
     const names = list.map((s) => label(s.name || s.id, 40)).join(', ')
     const n = list.length === 1 ? names : list.length + ' sandboxes'
-    if (act === 'remove' && !(await confirm(`Remove ${n} with all files? This can not be undone.`, names, 'Remove'))) return
-    if (act === 'stop' && list.length > 1 && !(await confirm(`Stop ${n}? Programs in them end; files stay.`, names, 'Stop'))) return
-    for (const s of list) {
-      await run(() => act === 'remove' ? api.ask('DELETE', path('sandboxes', s.id)) : api.ask('POST', path('sandboxes', s.id, act)))
-      live.refresh(s.id)
+    if (act === 'remove') {
+      if (!(await confirm(`Remove ${n} with all files? You have ${grace / 1000} seconds to undo it.`, names, 'Remove'))) return
+      const timer = setTimeout(() => { live.spare(list.map((s) => s.id)); void send('remove', list) }, grace)
+      live.doom(list.map((s) => s.id))
+      toast(`Removing ${n}`, false, { title: 'Undo', until: grace, undo: () => { clearTimeout(timer); live.spare(list.map((s) => s.id)) } })
+      return
     }
+    if (act === 'stop' && list.length > 1 && !(await confirm(`Stop ${n}? Programs in them end; files stay.`, names, 'Stop'))) return
+    const done = await send(act, list)
+    const back = opposite[act]
+    if (back && done.length && list.length > 1) toast(`${done.length} sandboxes: ${act}`, false, { title: 'Undo', undo: () => void send(back, done) })
   }
 }
 
@@ -45,34 +63,48 @@ export function Ports({ id }: { id: string }) {
     : <span class="chip" title={label(p.command ?? '', 80)}>{p.port}</span>)}</>
 }
 
+const once = 600 // seconds that a host is allowed once
+
 export function DeniedHosts({ id }: { id: string }) {
   const { api } = useShared()
   const live = useLive()
   const run = useAct()
-  const allow = async (host: string) => {
-    if (await run(() => api.ask('PATCH', path('sandboxes', id, 'network'), { allow: [host] }), label(host) + ' is allowed')) live.settle(id, host)
+  const allow = async (host: string, seconds?: number) => {
+    if (await run(() => api.ask('PATCH', path('sandboxes', id, 'network'), { allow: [host], ...(seconds && { seconds }) }), label(host) + (seconds ? ' is allowed for 10 minutes' : ' is allowed'))) live.settle(id, host)
   }
   return <>{(live.denied.get(id) ?? []).map((d) => (
-    <span class="chip denied" title={label(d.message, 200)}><Label of={d.host} most={40} /> <button aria-label={'Allow ' + label(d.host)} onClick={() => void allow(d.host)}>allow</button> <button aria-label={'Dismiss ' + label(d.host)} onClick={() => live.settle(id, d.host)}>×</button></span>))}</>
+    <span class="chip denied" title={label(d.message, 200)}><Label of={d.host} most={40} /> <button aria-label={'Allow once: ' + label(d.host)} title="For 10 minutes" onClick={() => void allow(d.host, once)}>once</button> <button aria-label={'Allow always: ' + label(d.host)} onClick={() => void allow(d.host)}>always</button> <button aria-label={'Dismiss ' + label(d.host)} onClick={() => live.settle(id, d.host)}>×</button></span>))}</>
 }
 
-function Row({ s, turn, chosen, choose }: { s: Sandbox; turn?: Turn; chosen: boolean; choose(on: boolean): void }) {
-  const u = useLive().usage.get(s.id)
+/** What an agent is doing: working, waiting, or how its last turn ended. */
+function agentState(t: Turn): string {
+  if (t.state !== 'finished') return t.state === 'waiting' ? 'waits for approval' : 'working'
+  return t.result?.outcome === 'ok' ? 'done' + (t.result.text ? ': ' + t.result.text : '') : [t.result?.outcome, t.result?.message].filter(Boolean).join(': ')
+}
+
+function Row({ s, turn, cost, branches, chosen, choose }: { s: Sandbox; turn?: Turn; cost?: number; branches?: string; chosen: boolean; choose(on: boolean): void }) {
+  const live = useLive()
+  const u = live.usage.get(s.id)
+  const doomed = live.doomed.has(s.id)
   const name = label(s.name || s.id, 60)
   const isolation = s.isolation || s.features.isolation
-  const project = s.config.project?.path?.split('/').pop()
+  const project = projectPath(s).split('/').pop()
   return (
-    <tr class={chosen ? 'chosen' : ''} data-id={s.id}>
+    <tr class={(chosen ? 'chosen' : '') + (doomed ? ' doomed' : '')} data-id={s.id}>
       <td><input type="checkbox" aria-label={'Choose ' + name} checked={chosen} onChange={(e) => choose(e.currentTarget.checked)} /></td>
       <th scope="row"><a href={'#/s/' + encodeURIComponent(s.id)}><bdi>{name}</bdi></a>{project && <small><Label of={project} most={40} /></small>}</th>
-      <td data-head="State"><State state={s.state} />{turn && <small><a href={'#/turns/' + encodeURIComponent(turn.id)}><Label of={(turn.agent || turn.assistant || 'agent') + ': ' + (turn.state === 'waiting' ? 'waits for approval' : turn.state === 'finished' ? turn.result?.outcome ?? 'done' : 'working')} /></a></small>}</td>
+      <td data-head="State"><State state={doomed ? 'removing' : s.state} />{turn && <small class={turn.state === 'waiting' ? 'waits' : ''}><a href={`#/s/${encodeURIComponent(s.id)}/agent`}><Label of={(turn.agent || turn.assistant || 'agent') + ': ' + agentState(turn)} most={60} /></a></small>}</td>
       <td data-head="Driver"><Label of={s.driver} />{isolation && isolation !== s.driver && <small>{isolation}</small>}</td>
       <td data-head="CPU" class="number">{u?.cpu === undefined ? '–' : Math.round(u.cpu * 100) + ' %'}</td>
       <td data-head="Memory" class="number">{u ? bytes(u.memory) : '–'}</td>
+      <td data-head="Disk" class="number">{u ? bytes(u.disk) : '–'}</td>
+      <td data-head="Network" class="number">{u?.rate === undefined ? '–' : bytes(Math.round(u.rate)) + '/s'}</td>
+      <td data-head="Branches">{branches && <a href={`#/s/${encodeURIComponent(s.id)}/changes`}><Label of={branches} most={40} /></a>}</td>
+      <td data-head="Cost" class="number">{cost ? '$' + cost.toFixed(2) : ''}</td>
       <td data-head="Ports"><Ports id={s.id} /></td>
       <td data-head="Denied"><DeniedHosts id={s.id} /></td>
       <td data-head="Age" class="number">{age(s.created)}</td>
-      <td><Acts s={s} /></td>
+      <td>{!doomed && <Acts s={s} />}</td>
     </tr>
   )
 }
@@ -86,16 +118,33 @@ export function Overview() {
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set())
   const [creating, setCreating] = useState(false)
   const [turns, setTurns] = useState(new Map<string, Turn>())
+  const [costs, setCosts] = useState(new Map<string, number>())
+  const [branches, setBranches] = useState(new Map<string, string>())
+  const [comparing, setComparing] = useState(false)
   useEffect(() => {
-    const read = () => void api.ask<{ items: Turn[] }>('GET', 'v1/turns').then((l) => setTurns(new Map(l.items.flatMap((t) => t.sandbox ? [[t.sandbox, t] as const] : []))), () => undefined)
+    const read = () => void api.ask<{ items: Turn[] }>('GET', 'v1/turns?limit=1000').then((l) => {
+      setTurns(new Map(l.items.flatMap((t) => t.sandbox ? [[t.sandbox, t] as const] : [])))
+      const all = new Map<string, number>()
+      for (const t of l.items) if (t.sandbox && t.result?.usage?.cost) all.set(t.sandbox, (all.get(t.sandbox) ?? 0) + t.result.usage.cost)
+      setCosts(all)
+    }, () => undefined)
     read()
-    return live.follow((e) => { if (e.type.startsWith('process.')) read() }) // an agent is a process of its sandbox
+    return live.follow((e) => { if (e.type.startsWith('turn.')) read() })
   }, [live])
   const all = [...live.sandboxes.values()]
   const words = search.toLowerCase().split(/\s+/).filter(Boolean)
   const shown = all.filter((s) => (!state || s.state === state) && words.every((w) =>
-    [s.name, s.id, s.driver, s.config.image, s.config.project?.path, ...Object.entries(s.labels ?? {}).map((l) => l.join('='))].some((t) => t?.toLowerCase().includes(w))))
+    [s.name, s.id, s.driver, s.config.image, projectPath(s), ...Object.entries(s.labels ?? {}).map((l) => l.join('='))].some((t) => t?.toLowerCase().includes(w))))
   const picked = shown.filter((s) => chosen.has(s.id))
+  const projects = shown.filter((s) => projectPath(s))
+  const compare = async () => { // one after the other: each runs git in its sandbox
+    setComparing(true)
+    for (const s of projects) {
+      const said = await api.ask<Ledger>('GET', path('sandboxes', s.id, 'project')).then(summaryOf, (e: unknown) => text(e))
+      setBranches((m) => new Map(m).set(s.id, said))
+    }
+    setComparing(false)
+  }
   const may = server.scopes.includes('run') || server.scopes.includes('admin')
   return (
     <>
@@ -107,6 +156,7 @@ export function Overview() {
           {[...new Set(all.map((s) => s.state))].sort().map((s) => <option>{s}</option>)}
         </select>
         <span class="space" />
+        {projects.length > 0 && server.scopes.includes('host') && <button disabled={comparing} onClick={() => void compare()}>{comparing ? 'Comparing…' : 'Compare branches'}</button>}
         {may && <button class="yes" aria-expanded={creating} onClick={() => setCreating(!creating)}>{creating ? 'Close the form' : 'Create'}</button>}
       </div>
       {creating && <Create done={() => setCreating(false)} />}
@@ -125,10 +175,10 @@ export function Overview() {
           <table class="cards">
             <thead><tr>
               <th scope="col"><input type="checkbox" aria-label="Choose all shown" checked={picked.length === shown.length} onChange={(e) => setChosen(new Set(e.currentTarget.checked ? shown.map((s) => s.id) : []))} /></th>
-              {['Name', 'State', 'Driver', 'CPU', 'Memory', 'Ports', 'Denied', 'Age'].map((h) => <th scope="col">{h}</th>)}
+              {['Name', 'State', 'Driver', 'CPU', 'Memory', 'Disk', 'Network', 'Branches', 'Cost', 'Ports', 'Denied', 'Age'].map((h) => <th scope="col">{h}</th>)}
               <th scope="col"><span class="hidden">Actions</span></th>
             </tr></thead>
-            <tbody>{shown.map((s) => <Row key={s.id} s={s} turn={turns.get(s.id)} chosen={chosen.has(s.id)} choose={(on) => {
+            <tbody>{shown.map((s) => <Row key={s.id} s={s} turn={turns.get(s.id)} cost={costs.get(s.id)} branches={branches.get(s.id)} chosen={chosen.has(s.id)} choose={(on) => {
               const next = new Set(chosen)
               if (on) next.add(s.id)
               else next.delete(s.id)

@@ -8,7 +8,8 @@ import { ask, label } from '../dom'
 import type { Live } from './live'
 
 export interface Server { version: string; drivers: { name: string; default?: boolean; error?: string; features?: Record<string, unknown> }[]; owner: { app?: string; user?: string }; scopes: string[] }
-export interface Shared { api: API; live: Live; server: Server; toast(text: string, failed?: boolean): void }
+export interface Undo { title: string; until?: number; undo(): void }
+export interface Shared { api: API; live: Live; server: Server; toast(text: string, failed?: boolean, undo?: Undo): void }
 export const Context = createContext<Shared>(undefined as unknown as Shared)
 export const useShared = () => useContext(Context)
 
@@ -52,6 +53,8 @@ export function useAct(): (act: () => Promise<unknown>, done?: string) => Promis
 }
 
 export const text = (e: unknown): string => (e instanceof Error ? e.message : String(e))
+/** The text of output, which the API gives in base64. */
+export const decode = (base64: string | undefined): string => new TextDecoder().decode(Uint8Array.from(atob(base64 ?? ''), (c) => c.charCodeAt(0)))
 export const path = (...parts: string[]): string => ['v1', ...parts.map(encodeURIComponent)].join('/')
 export const confirm = ask
 

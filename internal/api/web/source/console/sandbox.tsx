@@ -2,15 +2,18 @@
 
 import { useEffect, useState } from 'preact/hooks'
 import { label } from '../dom'
+import { ChangesTab } from './changes'
 import { Files } from './files'
+import { MetricsTab } from './metrics'
 import { NetworkTab } from './network'
 import { Acts, DeniedHosts, Ports } from './overview'
-import { age, bytes, clock, confirm, Empty, Label, path, Problem, State, Table, useAct, useAsk, useLive, useShared } from './parts'
+import { Preview } from './preview'
+import { age, bytes, clock, confirm, Empty, Label, path, Problem, State, Table, text, useAct, useAsk, useLive, useShared } from './parts'
 import { TerminalTab } from './terminal'
-import { TurnList } from './turns'
+import { AgentTab } from './turns'
 import type { AtollEvent, Port, Process, Sandbox, Snapshot } from './types'
 
-const tabs: [string, string][] = [['', 'Terminal'], ['files', 'Files'], ['ports', 'Ports'], ['network', 'Network'], ['processes', 'Processes'], ['snapshots', 'Snapshots'], ['agent', 'Agent'], ['events', 'Events']]
+const tabs: [string, string][] = [['', 'Terminal'], ['agent', 'Agent'], ['changes', 'Changes'], ['files', 'Files'], ['ports', 'Ports'], ['network', 'Network'], ['processes', 'Processes'], ['metrics', 'Metrics'], ['snapshots', 'Snapshots'], ['events', 'Events']]
 
 export function SandboxView({ id, tab }: { id: string; tab: string }) {
   const live = useLive()
@@ -32,15 +35,17 @@ export function SandboxView({ id, tab }: { id: string; tab: string }) {
 }
 
 function Tab({ s, tab }: { s: Sandbox; tab: string }) {
-  const rests = s.state !== 'running' && s.state !== 'paused' && ['', 'ports', 'processes'].includes(tab)
+  const rests = s.state !== 'running' && s.state !== 'paused' && ['', 'changes', 'ports', 'processes'].includes(tab)
   if (rests) return <Empty>The sandbox is {s.state}. Start it to use it.</Empty>
   switch (tab) {
     case 'files': return <Files id={s.id} dir={s.config.dir} />
+    case 'changes': return <ChangesTab key={s.id} s={s} />
     case 'ports': return <PortsTab s={s} />
     case 'network': return <NetworkTab s={s} />
     case 'processes': return <Processes s={s} />
+    case 'metrics': return <MetricsTab s={s} />
     case 'snapshots': return <Snapshots s={s} />
-    case 'agent': return <TurnList sandbox={s.id} />
+    case 'agent': return <AgentTab sandbox={s.id} />
     case 'events': return <Events id={s.id} />
     default: return <TerminalTab id={s.id} />
   }
@@ -57,6 +62,7 @@ function PortsTab({ s }: { s: Sandbox }) {
   const run = useAct()
   const l = useAsk<{ items: Port[] }>(path('sandboxes', s.id, 'ports'))
   const [link, setLink] = useState<{ port: number; url: string }>()
+  const [shown, show] = useState(0)
   useEvents(s.id, ['sandbox.port.'], l.reload)
   const share = (port: number) => run(async () => {
     const made = await api.ask<{ url: string }>('POST', 'v1/routes/links', { sandbox: s.id, port, expires: new Date(Date.now() + 12 * 3600_000).toISOString() })
@@ -69,8 +75,9 @@ function PortsTab({ s }: { s: Sandbox }) {
       {link && <p class="panel">Link to port {link.port} for 12 hours: <code>{link.url}</code></p>}
       {Boolean(l.value?.items.length) && <Table name="Ports" head={['Port', 'Address', 'Program', '']}>{l.value!.items.map((p) => {
         const url = live.ports.get(s.id)?.find((r) => r.port === p.port)?.url
-        return <tr><th scope="row">{url ? <a href={url} target="_blank" rel="noopener noreferrer">{p.port}</a> : p.port}</th><td><Label of={p.address} /></td><td><Label of={p.command} /></td><td><span class="acts"><button onClick={() => void share(p.port)}>create a link</button></span></td></tr>
+        return <tr><th scope="row">{url ? <a href={url} target="_blank" rel="noopener noreferrer">{p.port}</a> : p.port}</th><td><Label of={p.address} /></td><td><Label of={p.command} /></td><td><span class="acts">{url && <button aria-expanded={shown === p.port} aria-label={'preview ' + p.port} onClick={() => show(shown === p.port ? 0 : p.port)}>preview</button>}<button onClick={() => void share(p.port)}>create a link</button></span></td></tr>
       })}</Table>}
+      {shown > 0 && live.ports.get(s.id)?.some((r) => r.port === shown) && <Preview key={shown} port={shown} url={live.ports.get(s.id)!.find((r) => r.port === shown)!.url!} />}
     </>
   )
 }
@@ -81,14 +88,13 @@ function Processes({ s }: { s: Sandbox }) {
   const l = useAsk<{ items: Process[] }>(path('sandboxes', s.id, 'processes'))
   const list = [...(l.value?.items ?? [])].sort((a, b) => Number(b.running) - Number(a.running) || Date.parse(b.started) - Date.parse(a.started))
   const [command, setCommand] = useState('')
-  const [output, setOutput] = useState<{ id: string; text: string }>()
+  const [shown, show] = useState<Process>()
   useEvents(s.id, ['process.'], l.reload)
   const kill = async (p: Process) => {
     if (!(await confirm('Kill this process and its descendants?', label(p.command, 200), 'Kill'))) return
     await run(() => api.ask('DELETE', path('sandboxes', s.id, 'processes', p.id)), 'Killed')
     l.reload()
   }
-  const show = (p: Process) => run(async () => setOutput({ id: p.id, text: (await (await api.send('GET', path('sandboxes', s.id, 'processes', p.id, 'output'), undefined, '', AbortSignal.timeout(20_000))).text()).slice(-200_000) }))
   const start = async (e: Event) => {
     e.preventDefault()
     if (await run(() => api.ask('POST', path('sandboxes', s.id, 'processes'), { shell: command }), 'Started')) setCommand('')
@@ -101,9 +107,40 @@ function Processes({ s }: { s: Sandbox }) {
       {l.value && !l.value.items.length && <Empty>No command runs.</Empty>}
       {Boolean(l.value?.items.length) && <Table name="Processes" head={['Command', 'State', 'Started', '']}>{list.map((p) => (
         <tr key={p.id}><th scope="row"><code><Label of={p.command} most={120} /></code></th><td>{p.running ? 'running' : p.signal ? 'ended by ' + label(p.signal) : 'status ' + p.code}</td><td>{clock(p.started)}</td>
-          <td><span class="acts"><button onClick={() => void show(p)}>output</button>{p.running && <button class="danger" aria-label={'kill ' + label(p.command, 40)} onClick={() => void kill(p)}>kill</button>}</span></td></tr>))}</Table>}
-      {output && <pre class="panel" tabIndex={0} aria-label="Output">{output.text || '(no output)'}</pre>}
+          <td><span class="acts"><button aria-expanded={shown?.id === p.id} aria-label={'output of ' + label(p.command, 40)} onClick={() => show(shown?.id === p.id ? undefined : p)}>output</button>{p.running && <button class="danger" aria-label={'kill ' + label(p.command, 40)} onClick={() => void kill(p)}>kill</button>}</span></td></tr>))}</Table>}
+      {shown && <Output key={shown.id} s={s} p={shown} />}
     </>
+  )
+}
+
+const shownOutput = 200_000 // characters of the end
+
+/** The output of a process, as it comes. */
+function Output({ s, p }: { s: Sandbox; p: Process }) {
+  const { api } = useShared()
+  const [output, setOutput] = useState('')
+  const [state, setState] = useState<{ ended?: boolean; error?: string }>({})
+  useEffect(() => {
+    const stop = new AbortController()
+    const follow = async () => {
+      const answer = await api.send('GET', path('sandboxes', s.id, 'processes', p.id, 'output') + '?follow=true', undefined, '', stop.signal)
+      const reader = answer.body?.pipeThrough(new TextDecoderStream()).getReader()
+      for (let all = ''; reader;) {
+        const { done, value } = await reader.read()
+        if (done) break
+        setOutput(all = (all + value).slice(-shownOutput))
+      }
+      setState({ ended: true })
+    }
+    follow().catch((e: unknown) => { if (!stop.signal.aborted) setState({ error: text(e) }) })
+    return () => stop.abort()
+  }, [])
+  return (
+    <section class="panel" aria-label={'Output of ' + label(p.command, 80)}>
+      <h2><code><Label of={p.command} most={120} /></code></h2>
+      <pre tabIndex={0} aria-label="Output">{output || (state.ended ? '(no output)' : '(no output yet)')}</pre>
+      <Problem error={state.error} />
+    </section>
   )
 }
 

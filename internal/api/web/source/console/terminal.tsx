@@ -12,12 +12,19 @@ export function TerminalTab({ id }: { id: string }) {
   const run = useAct()
   const l = useAsk<{ items: Terminal[] }>(path('sandboxes', id, 'terminals'))
   const [shown, show] = useState('')
+  const [second, split] = useState('') // beside the first
   const may = server.scopes.includes('run')
   useEvents(id, ['terminal.'], l.reload)
   const list = l.value?.items ?? []
   const one = list.some((t) => t.name === shown) ? shown : list.find((t) => t.running)?.name ?? ''
+  const two = second !== one && list.some((t) => t.name === second) ? second : ''
   const open = () => run(async () => {
     show((await api.open(id)).name)
+    l.reload()
+  })
+  const divide = () => run(async () => {
+    const free = list.find((t) => t.running && t.name !== one)
+    split(free ? free.name : (await api.open(id)).name)
     l.reload()
   })
   const close = async (t: Terminal) => {
@@ -29,14 +36,15 @@ export function TerminalTab({ id }: { id: string }) {
     <div class="terminals">
       <nav class="list" aria-label="Terminals">
         {list.map((t) => (
-          <span class={t.name === one ? 'row here' : 'row'} key={t.name}>
-            <button class="go" title={label(t.command)} aria-current={t.name === one ? 'true' : undefined} onClick={() => show(t.name)}><i class={t.running ? 'dot on' : 'dot'} /><b>{label(t.name, 30)}</b>{t.clients > 1 && <small title="Windows that are attached">{t.clients}</small>}</button>
+          <span class={t.name === one || t.name === two ? 'row here' : 'row'} key={t.name}>
+            <button class="go" title={label(t.command)} aria-current={t.name === one ? 'true' : undefined} onClick={() => { if (t.name === two) split(one); show(t.name) }}><i class={t.running ? 'dot on' : 'dot'} /><b>{label(t.name, 30)}</b>{t.clients > 1 && <small title="Windows that are attached">{t.clients}</small>}</button>
             {may && <button class="close" aria-label={'Close ' + label(t.name)} title="Close it" onClick={() => void close(t)}>×</button>}
           </span>))}
         {may && <button class="add" aria-label="Open a terminal" title="Open a terminal" onClick={() => void open()}>+</button>}
+        {one && (two ? <button onClick={() => split('')}>One terminal</button> : may && <button onClick={() => void divide()}>Split</button>)}
       </nav>
       <Problem error={l.error} />
-      {one ? <Shown key={one} id={id} name={one} readOnly={!may} /> : l.value && <p class="empty">No terminal is open. {may && 'Open one with +.'}</p>}
+      {one ? <div class={two ? 'panes two' : 'panes'}><Shown key={one} id={id} name={one} readOnly={!may} />{two && <Shown key={two} id={id} name={two} readOnly={!may} />}</div> : l.value && <p class="empty">No terminal is open. {may && 'Open one with +.'}</p>}
     </div>
   )
 }
@@ -56,7 +64,7 @@ function Shown({ id, name, readOnly }: { id: string; name: string; readOnly: boo
     return () => { removeEventListener('look', recolor); s.leave() }
   }, [])
   return (
-    <div class="shown">
+    <div class="shown" role="group" aria-label={'Terminal ' + label(name, 30)} onFocusIn={() => { if (screen.current) Object.assign(window, { atoll: { term: screen.current.term } }) }}>
       <div class="screen"><div class="box" ref={box} /></div>
       <p class={'badge ' + state.at} role="status">{state.at === 'ended' ? state.how : state.at === 'waiting' ? state.why + '; what you type is sent then' : state.at}{readOnly && ' · read-only'}
         {state.at === 'waiting' && <button onClick={() => screen.current?.again()}>Now</button>}</p>

@@ -1,48 +1,94 @@
-// Turns of agents: the conversation as it comes, and what waits for an answer.
+// Conversations with agents: turns as they come, and what waits for an answer.
 
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { Refused } from '../api'
+import { label } from '../dom'
+import { followTurn, sendMessage, sentText, useAgents, useTurns } from './message'
 import { age, Empty, Label, path, Problem, State, Table, text, useAct, useAsk, useShared } from './parts'
-import type { Permission, ToolCall, Turn, TurnEvent } from './types'
+import type { Permission, ToolCall, Turn, TurnEvent, Usages } from './types'
 
-export function Turns() { return <><div class="bar-top"><h1>Agents</h1></div><TurnList /></> }
-
-export function TurnList({ sandbox }: { sandbox?: string }) {
+export function Turns() {
   const { live } = useShared()
-  const l = useAsk<{ items: Turn[] }>('v1/turns')
-  useEffect(() => live.follow((e) => { if (e.type.startsWith('process.')) l.reload() })) // an agent is a process
-  const list = [...(l.value?.items ?? [])].reverse().filter((t) => !sandbox || t.sandbox === sandbox)
+  const l = useTurns(undefined)
+  const list = [...(l.turns ?? [])].reverse()
   return (
     <>
-      <Start sandbox={sandbox} />
+      <div class="bar-top"><h1>Agents</h1></div>
       <Problem error={l.error} />
-      {l.value && !list.length && <Empty>There is no turn of an agent.</Empty>}
+      {l.turns && !list.length && <Empty>There is no turn of an agent.</Empty>}
       {list.length > 0 && <Table name="Turns" head={['Turn', 'State', 'Sandbox', 'Started', 'Result']}>{list.map((t) => (
-        <tr key={t.id}><th scope="row"><a href={'#/turns/' + encodeURIComponent(t.id)}><Label of={t.agent || t.assistant || t.id} /></a></th><td><State state={t.state} /></td><td>{t.sandbox && <a href={'#/s/' + encodeURIComponent(t.sandbox)}><Label of={live.name(t.sandbox)} /></a>}</td><td>{age(t.started)} ago</td><td><Label of={t.result && `${t.result.outcome}: ${t.result.text || t.result.message || ''}`} most={100} /></td></tr>))}</Table>}
+        <tr key={t.id}><th scope="row"><a href={'#/turns/' + encodeURIComponent(t.id)}><Label of={t.agent || t.assistant || t.id} /></a></th><td><State state={t.state} /></td><td>{t.sandbox && <a href={'#/s/' + encodeURIComponent(t.sandbox) + '/agent'}><Label of={live.name(t.sandbox)} /></a>}</td><td>{age(t.started)} ago</td><td><Label of={t.result && `${t.result.outcome}: ${t.result.text || t.result.message || ''}`} most={100} /></td></tr>))}</Table>}
     </>
   )
 }
 
-function Start({ sandbox }: { sandbox?: string }) {
-  const { api } = useShared()
+/** The conversations with the agents of a sandbox. */
+export function AgentTab({ sandbox }: { sandbox: string }) {
+  const l = useTurns(sandbox)
+  const [chosen, choose] = useState<string>()
+  const all = l.turns ?? []
+  const chats = [...new Set(all.map((t) => t.chat || t.id))]
+  const chat = chosen ?? chats[chats.length - 1] ?? ''
+  const turns = all.filter((t) => (t.chat || t.id) === chat)
+  const last = turns[turns.length - 1]
+  return (
+    <>
+      {chats.length > 0 && (
+        <div class="line"><label>Conversation <select value={chat} onChange={(e) => choose(e.currentTarget.value)}>
+          {chats.map((c) => { const first = all.find((t) => (t.chat || t.id) === c)!; return <option value={c}>{label(first.agent || first.assistant || 'agent', 20)}, {new Date(first.started).toLocaleString([], { hour12: false })}</option> })}
+          <option value="">a new one</option>
+        </select></label><Total turns={turns} /></div>
+      )}
+      <Problem error={l.error} />
+      {l.turns && !chats.length && <Empty>No agent has worked here yet.</Empty>}
+      <div class="talk" role="log" aria-label="Conversation">{turns.map((t) => <TurnLog key={t.id} turn={t} ended={l.reload} />)}</div>
+      <Write key={chat} sandbox={sandbox} last={last} sent={(t) => { choose(t.chat || t.id); l.reload() }} />
+    </>
+  )
+}
+
+const tokens = (u: Usages): string => `${u.input + (u.cache_read ?? 0) + (u.cache_write ?? 0)} tokens in, ${u.output} out${u.cost ? `, $${u.cost.toFixed(4)}` : ''}`
+
+const add = (list: Usages[]): Usages => list.reduce((a, b) => ({ input: a.input + b.input, output: a.output + b.output, cache_read: (a.cache_read ?? 0) + (b.cache_read ?? 0), cache_write: (a.cache_write ?? 0) + (b.cache_write ?? 0), cost: (a.cost ?? 0) + (b.cost ?? 0) }), { input: 0, output: 0 })
+
+function Total({ turns }: { turns: Turn[] }) {
+  const ended = turns.flatMap((t) => t.result?.usage ?? [])
+  return ended.length > 1 ? <span class="facts">{tokens(add(ended))} in {ended.length} turns</span> : null
+}
+
+/** The field for a message. What is typed outlives a reload of the page. */
+function Write({ sandbox, last, sent }: { sandbox: string; last?: Turn; sent(t: Turn): void }) {
+  const { api, server } = useShared()
   const run = useAct()
-  const agents = useAsk<{ items: { name: string }[] }>(sandbox ? 'v1/agents' : undefined)
+  const agents = useAgents()
   const key = 'atoll-prompt ' + sandbox
   const [agent, setAgent] = useState('')
   const [prompt, setPrompt] = useState(sessionStorage.getItem(key) ?? '')
-  if (!sandbox || !agents.value?.items.length) return null
+  const [busy, setBusy] = useState(false)
+  const to = last?.agent ?? (agent || agents[0])
+  if (!server.scopes.includes('run')) return null
   const send = async (e: Event) => {
     e.preventDefault()
+    setBusy(true)
     await run(async () => {
-      const t = await api.ask<Turn>('POST', 'v1/turns?stream=false', { agent: agent || agents.value!.items[0].name, sandbox, ask: true, prompt: [{ type: 'text', text: prompt }] })
+      const t = await sendMessage(api, { sandbox, agent: to, last, text: prompt })
       sessionStorage.removeItem(key)
-      location.hash = '#/turns/' + encodeURIComponent(t.id)
+      setPrompt('')
+      sent(t)
     })
+    setBusy(false)
   }
+  const working = last && last.state !== 'finished'
   return (
-    <form class="panel" onSubmit={(e) => void send(e)}>
-      <div class="line"><label>Agent <select value={agent} onChange={(e) => setAgent(e.currentTarget.value)}>{agents.value.items.map((a) => <option>{a.name}</option>)}</select></label><span class="space" /><button class="yes" disabled={!prompt.trim()}>Send</button></div>
-      <textarea class="prompt" aria-label="Message to the agent" placeholder="Message to the agent" value={prompt} onInput={(e) => { setPrompt(e.currentTarget.value); sessionStorage.setItem(key, e.currentTarget.value) }} />
+    <form class="panel write" onSubmit={(e) => void send(e)}>
+      <textarea class="prompt" aria-label="Message to the agent" placeholder={to ? 'Message to ' + label(to, 30) : 'Message to the agent'} value={prompt} onInput={(e) => { setPrompt(e.currentTarget.value); sessionStorage.setItem(key, e.currentTarget.value) }} />
+      <div class="line">
+        {!last && agents.length > 0 && <label>Agent <select value={agent || agents[0]} onChange={(e) => setAgent(e.currentTarget.value)}>{agents.map((a) => <option>{a}</option>)}</select></label>}
+        {!last && !agents.length && <span class="faint">This server has no agents.</span>}
+        <span class="space" />
+        {working && <button type="button" onClick={() => void run(() => api.ask('POST', path('turns', last.id, 'interrupt')), 'Interrupted')}>Interrupt</button>}
+        <button class="yes" disabled={busy || !to || !prompt.trim()}>{busy ? 'Sending…' : working ? 'Interrupt and send' : 'Send'}</button>
+      </div>
     </form>
   )
 }
@@ -58,20 +104,12 @@ function useTurnEvents(id: string): { events: TurnEvent[]; error: string } {
       let after = 0
       for (;;) {
         try {
-          const answer = await api.send('GET', path('turns', id, 'events') + '?after=' + after, undefined, '', stop.signal)
           setError('')
-          const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader()
-          for (let rest = ''; ;) {
-            const { done, value } = await reader.read()
-            if (done) break
-            const blocks = (rest + value).split('\n\n')
-            rest = blocks.pop() ?? ''
-            const fresh = blocks.flatMap((b) => { const line = b.split('\n').find((l) => l.startsWith('data: ')); return line ? [JSON.parse(line.slice(6)) as TurnEvent] : [] }).filter((e) => e.seq > after)
-            if (!fresh.length) continue
+          const ended = await followTurn(api, id, after, stop.signal, (fresh) => {
             after = fresh[fresh.length - 1].seq
             setEvents((l) => [...l, ...fresh])
-            if (fresh.some((e) => e.result)) return
-          }
+          })
+          if (ended) return
         } catch (e) {
           if (stop.signal.aborted) return
           setError(text(e))
@@ -117,39 +155,52 @@ function partsOf(events: TurnEvent[]): Part[] {
 function Tool({ tool }: { tool: ToolCall }) {
   return (
     <details class="tool"><summary><strong><Label of={tool.name || tool.kind} most={40} /></strong> <Label of={tool.title} most={120} /> <span class="faint">{tool.status}</span></summary>
-      {tool.diffs?.map((d) => <div class="diff"><p><Label of={d.path} most={200} /></p>{d.old && <pre class="old">{d.old}</pre>}<pre class="new">{d.new}</pre></div>)}
-      {tool.input !== undefined && <pre>{JSON.stringify(tool.input, null, 2).slice(0, 20_000)}</pre>}
-      {tool.output && <pre>{tool.output.slice(0, 50_000)}</pre>}
+      {tool.diffs?.map((d) => <div class="diff"><p><Label of={d.path} most={200} /></p>{d.old && <pre tabIndex={0} class="old">{d.old}</pre>}<pre tabIndex={0} class="new">{d.new}</pre></div>)}
+      {tool.input !== undefined && <pre tabIndex={0}>{JSON.stringify(tool.input, null, 2).slice(0, 20_000)}</pre>}
+      {tool.output && <pre tabIndex={0}>{tool.output.slice(0, 50_000)}</pre>}
     </details>
   )
 }
 
-export function TurnView({ id }: { id: string }) {
-  const { api, live } = useShared()
+/** One turn: what was sent, what the agent did, what it asks, how it ended. */
+function TurnLog({ turn, ended }: { turn: Turn; ended(): void }) {
+  const { api } = useShared()
   const run = useAct()
-  const { events, error } = useTurnEvents(id)
-  const ended = events.find((e) => e.result)?.result
-  const turn = useAsk<Turn>(path('turns', id), [Boolean(ended), events.filter((e) => e.permission).length])
+  const { events, error } = useTurnEvents(turn.id)
+  const end = events.find((e) => e.result)?.result
+  const known = useRef(Boolean(turn.result))
+  useEffect(() => { if (end && !known.current) { known.current = true; ended() } }, [Boolean(end)])
   const answered = new Set(events.filter((e) => e.permission?.decision).map((e) => e.permission!.id))
-  const open = ended ? [] : [...new Map([...(turn.value?.permissions ?? []), ...events.flatMap((e) => e.permission ?? [])].map((p) => [p.id, p] as const)).values()].filter((p) => !p.decision && !answered.has(p.id))
-  const decide = (p: Permission, allow: boolean, always = false) => run(async () => {
-    await api.ask('POST', path('turns', id, 'decisions'), { permission: p.id, allow, ...(always && { always }) })
-    turn.reload()
-  })
-  const usage = turn.value?.result?.usage ?? events.findLast((e) => e.usage)?.usage
+  const open = end ? [] : [...new Map(events.flatMap((e) => e.permission ?? []).map((p) => [p.id, p] as const)).values()].filter((p) => !p.decision && !answered.has(p.id))
+  const decide = (p: Permission, allow: boolean, always = false) => run(() => api.ask('POST', path('turns', turn.id, 'decisions'), { permission: p.id, allow, ...(always && { always }) }))
+  const usage = end?.usage ?? add(events.flatMap((e) => e.usage ?? []))
+  const plan = events.findLast((e) => e.plan)?.plan
+  const sent = sentText(turn.id)
   return (
-    <>
-      <div class="bar-top"><h1><Label of={turn.value?.agent || turn.value?.assistant || 'Turn'} /></h1>{turn.value && <State state={ended ? ended.outcome : turn.value.state} />}
-        {turn.value?.sandbox && <a href={`#/s/${encodeURIComponent(turn.value.sandbox)}/agent`}><Label of={live.name(turn.value.sandbox)} /></a>}
-        {usage && <span class="facts">{usage.input} tokens in, {usage.output} out{usage.cost ? `, $${usage.cost.toFixed(4)}` : ''}</span>}<span class="space" />
-        {!ended && <button onClick={() => void run(() => api.ask('POST', path('turns', id, 'interrupt')), 'Interrupted')}>Interrupt</button>}</div>
-      <Problem error={error || turn.error} />
-      <div class="talk" role="log" aria-label="Conversation">{partsOf(events).map((p) => p.kind === 'tool' ? <Tool tool={p.tool!} /> : p.kind === 'thinking' ? <details class="tool"><summary class="faint">Thinking</summary><pre>{p.text}</pre></details> : <p class={'said ' + p.kind}>{p.text}</p>)}</div>
+    <section class="turn" aria-label={'Turn ' + turn.id}>
+      <p class="said user">{sent || <span class="faint">(a message that was sent elsewhere, {age(turn.started)} ago)</span>}</p>
+      <Problem error={error} />
+      {partsOf(events).map((p, i) => p.kind === 'tool' ? <Tool key={i} tool={p.tool!} /> : p.kind === 'thinking' ? <details key={i} class="tool"><summary class="faint">Thinking</summary><pre tabIndex={0}>{p.text}</pre></details> : <p key={i} class={'said ' + p.kind}>{p.text}</p>)}
+      {plan && !end && <ul class="plan">{plan.map((e) => <li class={e.status}>{e.status === 'completed' ? '☑' : e.status === 'in_progress' ? '▶' : '☐'} <Label of={e.text} most={200} /></li>)}</ul>}
       {open.map((p) => (
         <section class="panel asks" aria-label="Request for permission" key={p.id}><p>The agent asks to use <strong><Label of={p.tool.name || p.tool.kind} /></strong> <Label of={p.tool.title} most={200} /></p>
-          {p.tool.input !== undefined && <pre>{JSON.stringify(p.tool.input, null, 2).slice(0, 20_000)}</pre>}
+          {p.tool.input !== undefined && <pre tabIndex={0}>{JSON.stringify(p.tool.input, null, 2).slice(0, 20_000)}</pre>}
           <div class="line"><button class="yes" onClick={() => void decide(p, true)}>Allow once</button><button onClick={() => void decide(p, true, true)}>Always</button><button class="danger" onClick={() => void decide(p, false)}>Deny</button></div></section>))}
-      {ended && <p class="panel">{ended.outcome}{ended.message ? ': ' + ended.message : ''}</p>}
+      <p class="end">{end ? <State state={end.outcome} /> : <State state={open.length ? 'waiting' : 'working'} />}{end?.message && <> <Label of={end.message} most={300} /></>} <span class="facts">{usage.input + usage.output > 0 && tokens(usage)}</span></p>
+    </section>
+  )
+}
+
+export function TurnView({ id }: { id: string }) {
+  const { live } = useShared()
+  const turn = useAsk<Turn>(path('turns', id))
+  const t = turn.value
+  return (
+    <>
+      <div class="bar-top"><h1><Label of={t?.agent || t?.assistant || 'Turn'} /></h1>{t?.sandbox && <a href={`#/s/${encodeURIComponent(t.sandbox)}/agent`}><Label of={live.name(t.sandbox)} /></a>}</div>
+      <Problem error={turn.error} />
+      {t && <div class="talk" role="log" aria-label="Conversation"><TurnLog turn={t} ended={turn.reload} /></div>}
+      {t?.sandbox && t.agent && <Write sandbox={t.sandbox} last={t} sent={(next) => { location.hash = '#/turns/' + encodeURIComponent(next.id) }} />}
     </>
   )
 }

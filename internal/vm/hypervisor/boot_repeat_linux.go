@@ -1,0 +1,28 @@
+package hypervisor
+
+import (
+	"context"
+	"errors"
+)
+
+// maxBoots is how often a VM is booted whose kernel has measured its timer wrongly.
+const maxBoots = 5
+
+// bootMonitor is launchMonitor, which it repeats if the kernel has measured its timer wrongly, after clean.
+func bootMonitor(ctx context.Context, c *Config, save string, clean func() error) (*launchedMonitor, error) {
+	return repeatBoot(ctx, func() (*launchedMonitor, error) { return launchMonitor(ctx, c, save) }, clean)
+}
+
+// repeatBoot calls launch up to maxBoots times, until its error is none of a timer. It calls clean in between.
+func repeatBoot(ctx context.Context, launch func() (*launchedMonitor, error), clean func() error) (*launchedMonitor, error) {
+	for n := 1; ; n++ {
+		s, err := launch()
+		var timer *timerError
+		if !errors.As(err, &timer) || n == maxBoots || ctx.Err() != nil {
+			return s, err
+		}
+		if err := clean(); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,283 @@
+package git
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/atoll-sandbox/atoll/shell/command/internal/glob"
+)
+
+// attributeRule is a line of a .gitattributes: the attributes of the files that a pattern matches.
+type attributeRule struct {
+	dir, pattern string
+	base         bool // the pattern is one of names, not of paths
+	settings     map[string]string
+}
+
+// States of an attribute besides its values.
+const (
+	attributeSet   = "set"
+	attributeUnset = "unset"
+)
+
+// readAttributes returns the rules of a file; dir is "" or ends with a slash.
+func (r *repository) readAttributes(file, dir string) []attributeRule {
+	b, err := r.p.ReadFile(file)
+	if err != nil {
+		return nil // most directories have none
+	}
+	var list []attributeRule
+	for line := range strings.Lines(string(b)) {
+		r.p.Tick(1 + len(line))
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0][0] == '#' || words[0][0] == '!' || strings.HasPrefix(words[0], "[attr]") {
+			continue
+		}
+		r.p.Alloc(int64(256 + 3*len(line)))
+		rule := attributeRule{dir: dir, base: !strings.Contains(words[0], "/"), pattern: strings.TrimPrefix(words[0], "/"), settings: make(map[string]string)}
+		for _, word := range words[1:] {
+			rule.set(word)
+		}
+		list = append(list, rule)
+	}
+	return list
+}
+
+// set adds an attribute as it is written: NAME, -NAME, !NAME or NAME=VALUE. The macro binary stands for three.
+func (a *attributeRule) set(word string) {
+	name, value, joined := strings.Cut(word, "=")
+	switch {
+	case joined:
+		a.settings[name] = value
+	case name == "binary":
+		a.settings["binary"] = attributeSet
+		for _, part := range []string{"diff", "merge", "text"} {
+			a.settings[part] = attributeUnset
+		}
+	case strings.HasPrefix(name, "-"):
+		a.settings[name[1:]] = attributeUnset
+	case strings.HasPrefix(name, "!"):
+		a.settings[name[1:]] = ""
+	default:
+		a.settings[name] = attributeSet
+	}
+}
+
+// attribute returns the state of an attribute of a file: "set", "unset", a value, or "" for one that is not specified.
+func (r *repository) attribute(name, attribute string) string {
+	found := ""
+	for _, rules := range r.attributeFiles(name) {
+		for _, rule := range rules {
+			value, ok := rule.settings[attribute]
+			if !ok {
+				continue
+			}
+			below, inside := strings.CutPrefix(name, rule.dir)
+			if inside && (rule.base && glob.Match(r.p, rule.pattern, path.Base(name)) || !rule.base && matchParts(r.p, strings.Split(rule.pattern, "/"), strings.Split(below, "/"))) {
+				found = value
+			}
+		}
+	}
+	return found
+}
+
+// attributeFiles returns the rules that may apply to a file, the strongest last.
+func (r *repository) attributeFiles(name string) [][]attributeRule {
+	if r.attributes == nil {
+		r.attributes = make(map[string][]attributeRule)
+	}
+	read := func(file, dir string) []attributeRule {
+		rules, ok := r.attributes[file]
+		if !ok {
+			r.p.Alloc(int64(64 + len(file)))
+			rules = r.readAttributes(file, dir)
+			r.attributes[file] = rules
+		}
+		return rules
+	}
+	var list [][]attributeRule
+	if file := r.conf.get("core.attributesfile"); file != "" {
+		if rest, ok := strings.CutPrefix(file, "~/"); ok {
+			file = r.p.Getenv("HOME") + "/" + rest
+		}
+		list = append(list, read(file, ""))
+	}
+	if r.root != "" {
+		list = append(list, read(r.root+"/.gitattributes", ""))
+		for n := range len(name) {
+			if name[n] == '/' {
+				list = append(list, read(r.root+"/"+name[:n]+"/.gitattributes", name[:n+1]))
+			}
+		}
+	}
+	return append(list, read(r.common+"/info/attributes", ""))
+}
+
+// lineEnds are the conversions of the ends of lines of a file.
+type lineEnds struct {
+	clean  bool // CR LF is stored as LF
+	smudge bool // LF is written as CR LF
+	auto   bool // only for files that look like text
+}
+
+// lineEndsOf returns how the ends of lines of a file are converted, as its attributes and core.autocrlf ask for.
+func (r *repository) lineEndsOf(name string) lineEnds {
+	text, eol, crlf := r.attribute(name, "text"), r.attribute(name, "eol"), strings.ToLower(r.conf.get("core.autocrlf"))
+	e := lineEnds{clean: true, smudge: eol == "crlf" || eol == "" && (crlf == "true" || crlf != "input" && r.conf.get("core.eol") == "crlf")}
+	switch {
+	case text == attributeUnset:
+		return lineEnds{}
+	case text == attributeSet:
+	case text == "auto":
+		e.auto = true
+	case eol == "lf" || eol == "crlf":
+	case text == "" && (crlf == "true" || crlf == "input"):
+		e.auto = true
+	default:
+		return lineEnds{}
+	}
+	return e
+}
+
+// cleanLines returns the content that is stored for a file: with LF at the ends of lines where its attributes ask for it.
+func (r *repository) cleanLines(name string, b []byte) ([]byte, error) {
+	if !bytes.Contains(b, []byte("\r\n")) {
+		return b, nil
+	}
+	e := r.lineEndsOf(name)
+	if !e.clean || e.auto && looksBinary(b) {
+		return b, nil
+	}
+	if e.auto { // a file that is stored with CR LF keeps it
+		if stored, err := r.storesCarriageReturns(name); err != nil || stored {
+			return b, err
+		}
+	}
+	r.p.Alloc(int64(len(b)))
+	r.p.Tick(len(b))
+	return bytes.ReplaceAll(b, []byte("\r\n"), []byte("\n")), nil
+}
+
+// storesCarriageReturns reports whether the index has a file with CR LF.
+func (r *repository) storesCarriageReturns(name string) (bool, error) {
+	kept := r.conflicts
+	x, err := r.readIndex()
+	if r.conflicts = kept; err != nil {
+		return false, err
+	}
+	e, ok := x[name]
+	if !ok || e.mode == modeRepo {
+		return false, nil
+	}
+	_, b, err := r.readObject(e.id)
+	if err != nil {
+		return false, err
+	}
+	defer r.release(b)
+	return bytes.Contains(b, []byte("\r\n")), nil
+}
+
+// smudgeLines returns the content that is written for a stored file: with CR LF where its attributes ask for it.
+func (r *repository) smudgeLines(name string, b []byte) []byte {
+	if !bytes.Contains(b, []byte("\n")) {
+		return b
+	}
+	e := r.lineEndsOf(name)
+	if !e.smudge || e.auto && (looksBinary(b) || bytes.Contains(b, []byte("\r"))) {
+		return b
+	}
+	r.p.Alloc(int64(2*len(b) + bytes.Count(b, []byte("\n"))))
+	r.p.Tick(len(b))
+	return bytes.ReplaceAll(bytes.ReplaceAll(b, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
+}
+
+// warnLineEnds warns if a file would have other ends of lines after the next checkout; stored is its stored content.
+func (r *repository) warnLineEnds(name string, stored []byte) {
+	info, err := r.p.Lstat(r.root + "/" + name)
+	if err != nil || !info.Mode().IsRegular() || r.conf.get("core.safecrlf") == "false" {
+		return
+	}
+	now, next := "CRLF", "LF"
+	switch again := int64(len(r.smudgeLines(name, stored))); {
+	case again < info.Size():
+	case again > info.Size():
+		now, next = next, now
+	default:
+		return
+	}
+	_, _ = fmt.Fprintf(r.p.Stderr, "warning: in the working copy of '%s', %s will be replaced by %s the next time Git touches it\n", name, now, next) // best effort
+}
+
+// looksBinary reports whether git takes a content for binary when it converts the ends of lines: it has a zero byte, a
+// carriage return alone, or many control characters.
+func looksBinary(b []byte) bool {
+	printable, control := 0, 0
+	for n, c := range b {
+		switch {
+		case c == 0 || c == '\r' && (n+1 == len(b) || b[n+1] != '\n'):
+			return true
+		case c == '\r' || c == '\n':
+		case c == 127 || c < 32 && !bytes.ContainsRune([]byte("\b\t\033\014"), rune(c)):
+			control++
+		default:
+			printable++
+		}
+	}
+	return printable>>7 < control
+}
+
+// isBinaryFile reports whether both sides of a change are shown as binary: the attribute diff decides, then the content.
+func (f *patch) isBinaryFile(name string, old, new []byte) bool {
+	switch f.r.attribute(name, "diff") {
+	case attributeUnset:
+		return true
+	case attributeSet:
+		return false
+	}
+	return isBinary(old) || isBinary(new)
+}
+
+// checkAttributes is git check-attr: it prints attributes of files.
+func (c *call) checkAttributes() error {
+	names, paths := c.args, c.paths
+	if !c.split && len(names) > 0 {
+		names, paths = names[:1], names[1:]
+	}
+	if c.has("-a", "--all") {
+		names, paths = nil, append(c.args, c.paths...)
+	}
+	for _, name := range paths {
+		file, err := c.relativePath(name)
+		if err != nil {
+			return err
+		}
+		list := names
+		if c.has("-a", "--all") {
+			list = c.listAttributes(file)
+		}
+		for _, attribute := range list {
+			value := orDefault(c.attribute(file, attribute), "unspecified")
+			if _, err := c.p.Out().WriteString(c.quotePath(name) + ": " + attribute + ": " + value + "\n"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// listAttributes returns the names of the attributes that are specified for a file.
+func (c *call) listAttributes(file string) []string {
+	found := make(map[string]bool)
+	for _, rules := range c.attributeFiles(file) {
+		for _, rule := range rules {
+			for name := range rule.settings {
+				if c.attribute(file, name) != "" {
+					found[name] = true
+				}
+			}
+		}
+	}
+	return sortedKeys(found)
+}

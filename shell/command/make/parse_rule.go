@@ -1,0 +1,316 @@
+package make
+
+import (
+	"slices"
+	"strings"
+)
+
+// splitRule splits a rule at its colon, outside references.
+func splitRule(line string) (before, after string, double, group, ok bool) {
+	depth := 0
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '\\' && i+1 < len(line):
+			i++
+		case c == '$' && i+1 < len(line) && (line[i+1] == '(' || line[i+1] == '{'):
+			depth++
+			i++
+		case depth > 0 && (c == ')' || c == '}'):
+			depth--
+		case depth > 0 && (c == '(' || c == '{'):
+			depth++
+		case depth == 0 && c == ':':
+			before, after = line[:i], line[i+1:]
+			if rest, ok := strings.CutPrefix(after, ":"); ok {
+				after, double = rest, true
+			}
+			if rest, ok := strings.CutSuffix(before, "&"); ok {
+				before, group = rest, true
+			}
+			return before, after, double, group, true
+		}
+	}
+	return "", "", false, false, false
+}
+
+// readRule reads a line with a rule, or one with a variable of a target.
+func (r *reader) readRule(line string) {
+	m := r.m
+	head, inline, hasInline := cutRecipe(line)
+	if !hasInline {
+		head = stripComment(head)
+	}
+	before, after, double, group, ok := splitRule(head)
+	if !ok {
+		expanded := m.expand(strings.TrimSpace(stripComment(head)))
+		if strings.TrimSpace(expanded) == "" || m.failed() {
+			return
+		}
+		if before, after, double, group, ok = splitRule(expanded); !ok {
+			if strings.HasPrefix(line, "    ") || strings.HasPrefix(r.lines[r.next-1], "        ") {
+				m.fail("missing separator (did you mean TAB instead of 8 spaces?)")
+				return
+			}
+			m.fail("missing separator")
+			return
+		}
+	}
+	if hasInline {
+		after = stripComment(after)
+	}
+	targets := m.expandNames(before)
+	if r.readTargetVariable(targets, after+when(hasInline, ";"+inline)) {
+		r.rules = nil
+		return
+	}
+	r.addRules(targets, after, double, group)
+	if hasInline {
+		r.addRecipe(strings.TrimLeft(inline, " \t"))
+	}
+}
+
+// cutRecipe cuts a recipe after a semicolon off a rule.
+func cutRecipe(line string) (head, recipe string, ok bool) {
+	depth := 0
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '$' && i+1 < len(line) && (line[i+1] == '(' || line[i+1] == '{'):
+			depth++
+			i++
+		case depth > 0 && (c == ')' || c == '}'):
+			depth--
+		case depth == 0 && c == '#' && (i == 0 || line[i-1] != '\\'):
+			return line, "", false
+		case depth == 0 && c == ';':
+			return line[:i], line[i+1:], true
+		}
+	}
+	return line, "", false
+}
+
+// expandNames expands a list of names, and the globs among them.
+func (m *maker) expandNames(text string) []string {
+	var list []string
+	for _, name := range m.fields(strings.ReplaceAll(m.expand(text), `\:`, ":")) {
+		if strings.ContainsAny(name, "*?[") {
+			if found := m.wildcards([]string{name}); len(found) > 0 {
+				list = append(list, found...)
+				continue
+			}
+		}
+		if name != "./" {
+			name = strings.TrimPrefix(name, "./")
+		}
+		list = append(list, name)
+	}
+	return list
+}
+
+// readTargetVariable reads "target: NAME = VALUE"; false: the line is a rule.
+func (r *reader) readTargetVariable(targets []string, text string) bool {
+	m := r.m
+	text = strings.TrimLeft(text, " \t")
+	origin, export := "file", false
+	for {
+		word, rest := cutWord(text)
+		if _, _, _, ok := splitAssignment(rest); !ok || word != "override" && word != "export" && word != "private" {
+			break
+		}
+		switch word {
+		case "override":
+			origin = "override"
+		case "export":
+			export = true
+		}
+		text = rest
+	}
+	name, op, value, ok := splitAssignment(text)
+	if !ok || strings.ContainsAny(name, " \t|") {
+		return false
+	}
+	a := targetAssignment{name: strings.TrimSpace(m.expand(name)), op: op, value: value, origin: origin, export: export, at: m.at}
+	if op == ":=" {
+		a.value = strings.ReplaceAll(m.expand(value), "$", "$$")
+	}
+	for _, t := range targets {
+		m.p.Alloc(int64(len(a.value)) + 64)
+		if strings.Contains(t, "%") {
+			a.pattern = t
+			m.patternVars = append(m.patternVars, a)
+			continue
+		}
+		to := m.target(t)
+		to.vars = append(to.vars, a)
+	}
+	return true
+}
+
+// addRules adds the rules of a line.
+func (r *reader) addRules(targets []string, after string, double, group bool) {
+	m := r.m
+	r.rules = []*rule{}
+	pattern := ""
+	if middle, rest, _, _, ok := splitRule(after); ok {
+		list := m.expandNames(middle)
+		if len(list) != 1 {
+			m.fail("multiple target patterns")
+			return
+		}
+		if pattern, after = list[0], rest; !strings.Contains(pattern, "%") {
+			m.fail("target pattern contains no '%%'")
+			return
+		}
+	}
+	if !m.special[".SECONDEXPANSION"] {
+		after = strings.ReplaceAll(m.expand(after), "$", "$$")
+	} else {
+		after = m.expand(after)
+	}
+	normal, order, _ := strings.Cut(after, "|")
+	prereqs, orderOnly := m.prereqNames(normal), m.prereqNames(order)
+	if len(targets) == 0 {
+		return
+	}
+	if pattern == "" && strings.Contains(targets[0], "%") {
+		rule := &rule{targets: targets, prereqs: prereqs, orderOnly: orderOnly, at: m.at, double: double, builtin: r.builtin}
+		m.p.Alloc(256)
+		m.patterns = append(m.patterns, rule)
+		r.rules = append(r.rules, rule)
+		return
+	}
+	var shared *rule
+	for _, name := range targets {
+		if r.readSpecial(name, prereqs) {
+			continue
+		}
+		if m.defaultGoal == "" && (name[0] != '.' || strings.Contains(name, "/")) {
+			m.defaultGoal = name
+			m.set(".DEFAULT_GOAL", &variable{value: name, origin: "file"})
+		}
+		one := &rule{targets: []string{name}, prereqs: prereqs, orderOnly: orderOnly, at: m.at, double: double, group: group}
+		if pattern != "" {
+			stem, ok := matchPattern(pattern, name)
+			if !ok {
+				m.warnf("%s: target '%s' doesn't match the target pattern", m.at, name)
+			}
+			one.stem = stem
+			one.prereqs, one.orderOnly = substituteStem(prereqs, stem), substituteStem(orderOnly, stem)
+		}
+		if group {
+			if shared != nil {
+				one = shared
+			} else {
+				shared, one.targets = one, targets
+			}
+		}
+		r.addRule(name, one)
+	}
+}
+
+func substituteStem(list []string, stem string) []string {
+	out := make([]string, len(list))
+	for i, w := range list {
+		out[i] = strings.Replace(w, "%", stem, 1)
+	}
+	return out
+}
+
+// prereqNames splits prerequisites; globs are expanded.
+func (m *maker) prereqNames(text string) []string {
+	if m.special[".SECONDEXPANSION"] && strings.Contains(text, "$") {
+		return []string{text}
+	}
+	var list []string
+	for _, name := range m.fields(text) {
+		if strings.ContainsAny(name, "*?[") && !strings.Contains(name, "$") {
+			if found := m.wildcards([]string{name}); len(found) > 0 {
+				list = append(list, found...)
+				continue
+			}
+		}
+		if name = strings.TrimPrefix(name, "./"); name != "" {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// addRule adds a rule to its target. The prerequisites of the rule with the recipe come first: see finishRules.
+func (r *reader) addRule(name string, one *rule) {
+	m := r.m
+	m.p.Alloc(256 + 24*int64(len(one.prereqs)))
+	t := m.target(name)
+	t.known = true
+	m.mentioned[name] = true
+	for _, list := range [][]string{one.prereqs, one.orderOnly} {
+		for _, w := range list {
+			m.mentioned[w] = true
+		}
+	}
+	if !slices.Contains(r.rules, one) {
+		r.rules = append(r.rules, one)
+	}
+	t.double = append(t.double, one) // sorted out when the target is made
+}
+
+// readSpecial handles special targets; false: the name is none.
+func (r *reader) readSpecial(name string, prereqs []string) bool {
+	m := r.m
+	switch name {
+	case ".PHONY":
+		for _, w := range prereqs {
+			m.target(w).phony = true
+			m.mentioned[w] = true
+		}
+	case ".EXPORT_ALL_VARIABLES":
+		m.exportAll = true
+	case ".SILENT", ".IGNORE", ".PRECIOUS", ".SECONDARY", ".INTERMEDIATE":
+		if len(prereqs) == 0 {
+			m.special[name] = true
+		}
+		for _, w := range prereqs {
+			m.special[name+" "+w] = true
+		}
+	case ".ONESHELL", ".SECONDEXPANSION", ".DELETE_ON_ERROR", ".POSIX", ".NOTPARALLEL", ".SUFFIXES", ".LOW_RESOLUTION_TIME":
+		m.special[name] = true
+	default:
+		return false
+	}
+	return true
+}
+
+// finishRules sorts out the rules of a target: its recipe, and its prerequisites in order, those of the recipe first.
+func (m *maker) finishRules(t *target) {
+	all := t.double
+	t.double = nil
+	if len(all) == 0 {
+		return
+	}
+	if all[0].double {
+		t.double = all
+		return
+	}
+	for _, one := range all {
+		if one.hasRecipe {
+			if t.rule != nil && !one.builtin {
+				m.warnf("%s: warning: overriding recipe for target '%s'", one.recipe[0].at, t.name)
+				m.warnf("%s: warning: ignoring old recipe for target '%s'", t.rule.recipe[0].at, t.name)
+			}
+			t.rule, t.stem = one, one.stem
+		}
+	}
+	if t.rule != nil {
+		t.prereqs, t.orderOnly = append(t.prereqs, t.rule.prereqs...), append(t.orderOnly, t.rule.orderOnly...)
+		if t.rule.group {
+			t.also = t.rule.targets
+		}
+	}
+	for _, one := range all {
+		if one != t.rule {
+			t.prereqs, t.orderOnly = append(t.prereqs, one.prereqs...), append(t.orderOnly, one.orderOnly...)
+		}
+		if t.stem == "" {
+			t.stem = one.stem
+		}
+	}
+}
