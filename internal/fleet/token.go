@@ -215,15 +215,12 @@ func (a *Account) checkGrant(t *atoll.Token) error {
 		errs = append(errs, fmt.Errorf("%w: a token of owner %s needs the scope %q", atoll.ErrDenied, t.Owner, atoll.ScopeAdmin))
 	}
 	for _, s := range t.Scopes {
-		if a.lacksScope(s) {
+		if !a.caller.Allows(s) {
 			errs = append(errs, fmt.Errorf("%w: scope %q: a token can't have a scope that its maker lacks", atoll.ErrDenied, s))
 		}
 	}
 	return errors.Join(errs...)
 }
-
-// lacksScope reports whether the caller lacks a scope.
-func (a *Account) lacksScope(s atoll.Scope) bool { return !a.caller.Allows(s) }
 
 // checkRevoke refuses to revoke a token with scopes that the caller lacks.
 func (a *Account) checkRevoke(of []byte) error {
@@ -236,7 +233,7 @@ func (a *Account) checkRevoke(of []byte) error {
 	}
 	var errs []error
 	for _, s := range scopes {
-		if a.lacksScope(s) {
+		if !a.caller.Allows(s) {
 			errs = append(errs, fmt.Errorf("%w: it has the scope %q: only a caller with that scope can revoke it", atoll.ErrDenied, s))
 		}
 	}

@@ -156,7 +156,7 @@ func (t *target) wants(e *atoll.Event) bool {
 }
 
 func (f *Fleet) storeDeliveriesOf(ctx context.Context, tx *sql.Tx, t *target, page []atoll.Event) error {
-	now := registry.Timestamp(f.now())
+	now, givenUp := registry.Timestamp(f.now()), false
 	for i := range page {
 		if !t.wants(&page[i]) {
 			continue
@@ -171,7 +171,7 @@ func (f *Fleet) storeDeliveriesOf(ctx context.Context, tx *sql.Tx, t *target, pa
 		}
 		dead, why := int64(0), ""
 		if t.Pending >= maxPendingDeliveries {
-			dead, why = now, fmt.Sprintf("%d deliveries were waiting, which is the limit", t.Pending)
+			dead, why, givenUp = now, fmt.Sprintf("%d deliveries were waiting, which is the limit", t.Pending), true
 		} else {
 			t.Pending++
 		}
@@ -179,6 +179,9 @@ func (f *Fleet) storeDeliveriesOf(ctx context.Context, tx *sql.Tx, t *target, pa
 			"m"+atoll.NewID()[1:], t.ID, e.ID, string(body), dead, now, why, now); err != nil {
 			return err
 		}
+	}
+	if givenUp {
+		return trimDead(ctx, tx, t.ID)
 	}
 	return nil
 }
@@ -334,10 +337,16 @@ func trimDeliveries(ctx context.Context, tx *sql.Tx, now time.Time) error {
 		return err
 	}
 	for _, id := range hooks {
-		if _, err := tx.ExecContext(ctx, `delete from deliveries where webhook = ?1 and dead > 0
-			and id not in (select id from deliveries where webhook = ?1 and dead > 0 order by dead desc, event desc limit ?2)`, id, maxDeadDeliveries); err != nil {
+		if err := trimDead(ctx, tx, id); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// trimDead removes the oldest deliveries to a webhook that were given up, if there are too many.
+func trimDead(ctx context.Context, tx *sql.Tx, hook string) error {
+	_, err := tx.ExecContext(ctx, `delete from deliveries where webhook = ?1 and dead > 0
+		and id not in (select id from deliveries where webhook = ?1 and dead > 0 order by dead desc, event desc limit ?2)`, hook, maxDeadDeliveries)
+	return err
 }

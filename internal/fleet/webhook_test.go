@@ -398,7 +398,6 @@ func TestWebhookBounds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	trim()
 	if w, err := a.Webhook(t.Context(), w.ID); err != nil || w.Pending != maxPendingDeliveries || w.Dead != maxDeadDeliveries {
 		t.Errorf("%+v, %v", w, err)
 	}

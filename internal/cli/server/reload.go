@@ -14,9 +14,6 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/helper"
 )
 
-// errReload is the error of a server that has ended to start again.
-var errReload = errors.New("reload")
-
 // checkTimeout is the time that the check of a configuration may take.
 const checkTimeout = 30 * time.Second
 
@@ -32,14 +29,11 @@ func (a commands) serveAndReload(ctx context.Context, o serveOptions) error {
 	if err != nil {
 		return err
 	}
-	err = a.serve(ctx, o, inherited, log)
-	if !errors.Is(err, errReload) || ctx.Err() != nil {
-		if errors.Is(err, errReload) {
-			err = nil // it was ended meanwhile
-		}
+	reload, err := a.serve(ctx, o, inherited, log)
+	if !reload {
 		return errors.Join(err, inherited.Close())
 	}
-	if err := errors.Join(a.Disconnect(ctx), a.CloseDrivers()); err != nil {
+	if err := errors.Join(err, a.Disconnect(ctx), a.CloseDrivers()); err != nil {
 		log.Warn("before the reload", "err", err)
 	}
 	environment, err := inherited.Environment()
@@ -54,14 +48,14 @@ func (a commands) serveAndReload(ctx context.Context, o serveOptions) error {
 }
 
 // checkReload checks the configuration with the program that is installed now.
-func checkReload(ctx context.Context) error {
+func (a commands) checkReload(ctx context.Context) error {
 	self, err := helper.Executable()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, self, "config", "check").CombinedOutput()
+	out, err := exec.CommandContext(ctx, self, "config", "check", "--home", a.Home).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s config check: %w: %s", self, err, strings.TrimSpace(string(out)))
 	}

@@ -115,50 +115,53 @@ func (a commands) newLogger(verbose bool) *slog.Logger {
 }
 
 // serve serves until ctx is done, or until a reload is due.
-func (a commands) serve(ctx context.Context, o serveOptions, inherited *api.Inherited, log *slog.Logger) (err error) {
-	reload := make(chan os.Signal, 1)
-	notifyReload(reload) // first: the signal would end the process; and until its end
+func (a commands) serve(ctx context.Context, o serveOptions, inherited *api.Inherited, log *slog.Logger) (reload bool, err error) {
+	signals := make(chan os.Signal, 1)
+	notifyReload(signals) // first: the signal would end the process; and until its end
 	if _, err := a.Driver(); err != nil {
-		return err
+		return false, err
 	}
 	if err := a.CheckHome(); err != nil {
-		return err
+		return false, err
 	}
 	unlock, err := a.lockServer(ctx, o)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { err = errors.Join(err, a.RemoveServerInfo(), unlock()) }()
 	if err := a.RemoveServerInfo(); err != nil { // of one that was killed
-		return a.ExplainWriteError(err)
+		return false, a.ExplainWriteError(err)
 	}
 	listeners, pages, err := a.listen(ctx, o, log)
 	listeners = append(listeners, inherited.Listeners...)
+	for _, l := range inherited.Listeners {
+		a.warnOfPlainText(l, log)
+	}
 	defer func() {
 		for _, l := range listeners {
 			_ = l.Close() // most are closed already, by Shutdown
 		}
 	}()
 	if err != nil {
-		return err
+		return false, err
 	}
 	f, err := fleet.Open(ctx, a.FleetOptions(log))
 	if err != nil {
-		return a.ExplainWriteError(err)
+		return false, a.ExplainWriteError(err)
 	}
 	defer func() { err = errors.Join(err, f.Close(context.WithoutCancel(ctx))) }()
 	if err := f.Reconcile(ctx); err != nil {
-		return fmt.Errorf("reconcile: %w", err)
+		return false, fmt.Errorf("reconcile: %w", err)
 	}
 	logDrivers(ctx, f, log)
 	p, err := previewserver.OpenServer(ctx, a.App, f, log)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	host, err := pairing.HostID(a.App)
 	if err != nil {
-		return err
+		return false, err
 	}
 	s := api.New(api.Options{
 		HostID: host, Fleet: f, Log: log, Version: version.Build().Version, Limits: api.Limits{Rate: config.Get[float64](a.Config, "serve.rate")},
@@ -183,10 +186,10 @@ func (a commands) serve(ctx context.Context, o serveOptions, inherited *api.Inhe
 		about.Idle = o.idle.String()
 	}
 	if err := a.WriteServerInfo(about); err != nil {
-		return a.ExplainWriteError(err)
+		return false, a.ExplainWriteError(err)
 	}
 	a.printEnvironment(listeners)
-	return a.serveUntilDone(ctx, &serving{fleet: f, server: s, listeners: listeners, portal: p, idle: o.idle, reload: reload}, log)
+	return a.serveUntilDone(ctx, &serving{fleet: f, server: s, listeners: listeners, portal: p, idle: o.idle, reload: signals}, log)
 }
 
 // logDrivers logs in one line which drivers work.
@@ -217,8 +220,8 @@ type serving struct {
 }
 
 // serveUntilDone runs the parts of a server until one fails, ctx is done or the server is
-// idle, and then stops all of them.
-func (a commands) serveUntilDone(ctx context.Context, sv *serving, log *slog.Logger) error {
+// idle, and then stops all of them. It reports whether a reload was asked for.
+func (a commands) serveUntilDone(ctx context.Context, sv *serving, log *slog.Logger) (reload bool, err error) {
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	var wg sync.WaitGroup
@@ -266,13 +269,12 @@ func (a commands) serveUntilDone(ctx context.Context, sv *serving, log *slog.Log
 		case <-idle:
 			say = func() { log.Info("ending: the server is idle", "for", sv.idle) }
 		case <-sv.reload:
-			if err := checkReload(ctx); err != nil {
+			if err := a.checkReload(ctx); err != nil {
 				log.Error("not reloaded: the server goes on as it was", "err", err)
 				waiting = true
 				continue
 			}
-			say, state = func() { log.Info("reloading") }, "RELOADING=1"
-			errs = append(errs, errReload)
+			say, state, reload = func() { log.Info("reloading") }, "RELOADING=1", true
 		}
 	}
 	// Who reads that it ends may send the second signal at once.
@@ -283,7 +285,7 @@ func (a commands) serveUntilDone(ctx context.Context, sv *serving, log *slog.Log
 	stop()
 	wg.Wait()
 	log.Info("ended")
-	return errors.Join(errs...)
+	return reload && ctx.Err() == nil, errors.Join(errs...)
 }
 
 // listIdlers are those who know whether a server is needed.
@@ -343,9 +345,10 @@ func (a commands) listen(ctx context.Context, o serveOptions, log *slog.Logger) 
 	}
 	add(api.ListenUnix(a.SocketPath()))
 	for _, address := range config.List[string](a.Config, "serve.listen") {
-		add(api.ListenTCP(ctx, address, files))
-		if host, _, err := net.SplitHostPort(address); err == nil && files == nil && !config.IsLoopback(host) {
-			log.Warn("not encrypted: tokens can be read on the way; give --tls-cert and --tls-key, or listen on 127.0.0.1 behind something that encrypts", "address", address)
+		l, err := api.ListenTCP(ctx, address, files)
+		add(l, err)
+		if err == nil {
+			a.warnOfPlainText(l, log)
 		}
 	}
 	if o.background {
@@ -354,6 +357,14 @@ func (a commands) listen(ctx context.Context, o serveOptions, log *slog.Logger) 
 		pages = l
 	}
 	return list, pages, errors.Join(errs...)
+}
+
+// warnOfPlainText warns of a listener that other machines reach without encryption.
+func (a commands) warnOfPlainText(l net.Listener, log *slog.Logger) {
+	host, _, err := net.SplitHostPort(l.Addr().String())
+	if err == nil && l.Addr().Network() == "tcp" && config.Get[string](a.Config, "serve.tls.cert") == "" && !config.IsLoopback(host) {
+		log.Warn("not encrypted: tokens can be read on the way; give --tls-cert and --tls-key, or listen on 127.0.0.1 behind something that encrypts", "address", l.Addr())
+	}
 }
 
 // addressText is how a client calls a listener.

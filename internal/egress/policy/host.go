@@ -126,9 +126,9 @@ func containsAddr(list []netip.Prefix, a netip.Addr) bool {
 // nat64 is the range of IPv4 addresses in networks that only have IPv6.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
-// unwrapNAT64 returns the address at which a connection to a really ends: the embedded IPv4 address
-// if there is one.
-func unwrapNAT64(a netip.Addr) netip.Addr {
+// UnwrapNAT64 returns the address at which a connection to a really ends: the embedded IPv4 address
+// if there is one. The result has no zone.
+func UnwrapNAT64(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if nat64.Contains(a) {
 		b := a.As16()
@@ -137,5 +137,5 @@ func unwrapNAT64(a netip.Addr) netip.Addr {
 	return a
 }
 
-// isPublic reports whether an address belongs to the public internet.
-func isPublic(a netip.Addr) bool { return atoll.PublicAddress(a) && !containsAddr(metadataRanges, a) }
+// IsPublic reports whether an address that UnwrapNAT64 returned belongs to the public internet.
+func IsPublic(a netip.Addr) bool { return atoll.PublicAddress(a) && !containsAddr(metadataRanges, a) }

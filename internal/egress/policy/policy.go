@@ -217,9 +217,9 @@ func (r *Rules) decideByMode(host, port string) Verdict {
 		return suggest(newDenial("", "%s is not on this sandbox's list of allowed hosts", place), place)
 	}
 	a, err := netip.ParseAddr(host)
-	a = unwrapNAT64(a)
+	a = UnwrapNAT64(a)
 	switch {
-	case r.mode == atoll.NetworkNAT && (err != nil || isPublic(a)):
+	case r.mode == atoll.NetworkNAT && (err != nil || IsPublic(a)):
 		return Verdict{Allowed: true}
 	case (r.mode == atoll.NetworkOpen || r.mode == atoll.NetworkBridge) && (err != nil || !containsAddr(metadataRanges, a)):
 		return Verdict{Allowed: true}
@@ -369,17 +369,17 @@ func (r *Rules) CheckAddress(host string, a netip.Addr, port uint16) Verdict {
 	if a.Zone() != "" {
 		return newDenial("", "%s has a zone", a)
 	}
-	a = unwrapNAT64(a)
+	a = UnwrapNAT64(a)
 	for i := range r.deny {
 		if d := &r.deny[i]; d.prefix.IsValid() && d.prefix.Contains(a) && (d.port == 0 || d.port == port) && !d.isNarrow() {
 			return newDenial(d.text, "%s leads to %s, which is denied by %q", host, a, d.text)
 		}
 	}
-	if isPublic(a) {
+	if IsPublic(a) {
 		return Verdict{Allowed: true}
 	}
 	literal, err := netip.ParseAddr(host)
-	itself := err == nil && unwrapNAT64(literal) == a
+	itself := err == nil && UnwrapNAT64(literal) == a
 	// A rule about an address is about requests to it by address. A name that leads there needs a
 	// rule of its own: its mode alone does not open the private network to it.
 	listed := itself || r.Lists(host, port)

@@ -96,7 +96,7 @@ func (r *rule) parseTarget(text string) string {
 		bare = text[1 : len(text)-1]
 	}
 	if a, err := netip.ParseAddr(bare); err == nil && a.Zone() == "" {
-		a = unwrapNAT64(a)
+		a = UnwrapNAT64(a)
 		r.leadsTo = netip.PrefixFrom(a, a.BitLen())
 		return ""
 	}
@@ -173,7 +173,7 @@ func (r *rule) parseHostPort(text string) string {
 func (r *rule) matchesHost(host string) bool {
 	if r.prefix.IsValid() {
 		a, err := netip.ParseAddr(host)
-		return err == nil && r.prefix.Contains(unwrapNAT64(a))
+		return err == nil && r.prefix.Contains(UnwrapNAT64(a))
 	}
 	if suffix, ok := strings.CutPrefix(r.host, "*"); ok {
 		return strings.HasSuffix(host, suffix) && len(host) > len(suffix)

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/policy"
 )
 
 // Limits of an attempt.
@@ -98,6 +99,8 @@ func (s *Sender) dial(ctx context.Context, network, address string) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, Timeout) // the transport's context does not end with the request
+	defer cancel()
 	var list []netip.Addr
 	if a, err := netip.ParseAddr(host); err == nil {
 		list = []netip.Addr{a}
@@ -105,23 +108,30 @@ func (s *Sender) dial(ctx context.Context, network, address string) (net.Conn, e
 		return nil, errors.New("the name of the host could not be resolved") // the resolver's text may have names of this network
 	}
 	plain, _ := ctx.Value(plainKey{}).(bool)
+	list = slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool { return !s.allows(a, plain) })
+	if len(list) > maxTried {
+		list = list[:maxTried]
+	}
+	if plain && len(list) == 0 {
+		return nil, fmt.Errorf("%w: plain http is only for addresses of the operator's setting webhooks.allow: use https", atoll.ErrDenied)
+	}
 	var failure error = errRefused
-	tried := 0
-	for _, a := range list {
-		if !s.allows(a, plain) || tried == maxTried {
-			continue
-		}
-		tried++
-		c, err := s.opts.Dial(ctx, network, net.JoinHostPort(a.Unmap().String(), port))
+	for i, a := range list {
+		c, err := s.dialInTime(ctx, network, net.JoinHostPort(a.Unmap().String(), port), len(list)-i)
 		if err == nil {
 			return c, nil
 		}
 		failure = err
 	}
-	if plain && tried == 0 {
-		return nil, fmt.Errorf("%w: plain http is only for addresses of the operator's setting webhooks.allow: use https", atoll.ErrDenied)
-	}
 	return nil, failure
+}
+
+// dialInTime dials the first of some addresses, within its part of the time that ctx has left.
+func (s *Sender) dialInTime(ctx context.Context, network, address string, addresses int) (net.Conn, error) {
+	end, _ := ctx.Deadline()
+	ctx, cancel := context.WithTimeout(ctx, time.Until(end)/time.Duration(addresses))
+	defer cancel()
+	return s.opts.Dial(ctx, network, address)
 }
 
 // allows reports whether an address may be dialled.
@@ -129,13 +139,13 @@ func (s *Sender) allows(a netip.Addr, plain bool) bool {
 	if a.Zone() != "" {
 		return false
 	}
-	a = unwrapAddress(a)
+	a = policy.UnwrapNAT64(a)
 	for _, p := range s.opts.Allow {
 		if p.Contains(a) {
 			return true
 		}
 	}
-	return !plain && atoll.PublicAddress(a) && !isLocal(a)
+	return !plain && policy.IsPublic(a) && !isLocal(a)
 }
 
 // isLocal reports whether an address is one of this host's, whose services are not behind its network's firewall; true, if
@@ -154,19 +164,6 @@ func isLocal(a netip.Addr) bool {
 		return ok && b.Unmap() == a
 	})
 }
-
-// unwrapAddress returns the IPv4 address that an IPv6 address stands for, or the address itself.
-func unwrapAddress(a netip.Addr) netip.Addr {
-	a = a.Unmap()
-	if nat64.Contains(a) {
-		b := a.As16()
-		return netip.AddrFrom4([4]byte(b[12:]))
-	}
-	return a
-}
-
-// nat64 is the range of IPv4 addresses in networks that only have IPv6.
-var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 // Message is one attempt of a delivery.
 type Message struct {

@@ -280,6 +280,27 @@ func TestStalledReceiver(t *testing.T) {
 	})
 }
 
+// TestAddressThatDoesNotAnswer: an address that answers no connection leaves time for the host's next one.
+func TestAddressThatDoesNotAnswer(t *testing.T) {
+	n, s := newNetwork(t, ok, map[string][][]string{"hooks.test": {{"8.8.4.4", "8.8.8.8"}}})
+	dial := s.opts.Dial
+	s.opts.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address == "8.8.4.4:443" {
+			if end, limited := ctx.Deadline(); !limited || time.Until(end) > Timeout/2 {
+				t.Errorf("it may take until %v", end)
+			}
+			return nil, context.DeadlineExceeded
+		}
+		return dial(ctx, network, address)
+	}
+	if status, err := s.Send(t.Context(), Message{URL: "https://hooks.test/", Secret: NewSecret(), ID: "m1"}); status != 204 || err != nil {
+		t.Error(status, err)
+	}
+	if len(n.dialed) != 1 {
+		t.Errorf("dialled %v", n.dialed)
+	}
+}
+
 // TestErrorsNameNoAddress: what an owner reads of a failed attempt names no address and quotes no answer.
 func TestErrorsNameNoAddress(t *testing.T) {
 	for what, answer := range map[string]string{"reset": "", "other protocol": "SSH-2.0-inside.example\r\n"} {
