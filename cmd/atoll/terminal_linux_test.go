@@ -81,7 +81,7 @@ func TestAttachRecords(t *testing.T) {
 }
 
 // played is the screen after a recording.
-func played(t *testing.T, file string) *vt.Model {
+func played(t *testing.T, file string) *vt.Emulator {
 	t.Helper()
 	tape, err := os.ReadFile(file)
 	if err != nil {

@@ -215,6 +215,6 @@ func (s *Sandbox) unload() bool {
 	}
 	k.rec = notLoaded
 	k.filesChanged, k.session = nil, shell.State{}
-	k.place.close()
+	k.storage.close()
 	return true
 }

@@ -44,7 +44,7 @@ type sealedSandbox struct {
 	exists    bool                  // it is stored
 	forked    *savedState           // what it begins with; nil: the image
 	scratch   string                // host directory with forked, if the sandbox is not stored
-	forks     map[string]*directory // places of forks that are being made
+	forks     map[string]*directory // the storage of forks that are being made
 	destroyed bool
 	used      time.Time   // when the last operation began
 	idle      *time.Timer // ends a worker without work; nil: none was needed
@@ -86,27 +86,27 @@ func (d *Driver) createSealed(ctx context.Context, id string, spec atoll.Spec, f
 	spec.Runtime = Sealed
 	s := d.newSealed(id, spec, nil)
 	s.created, s.snapshots = d.currentTime(), 0
-	place, err := s.makePlace(from != nil)
+	storage, err := s.makeStorage(from != nil)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.discard(place))
+			err = errors.Join(err, s.discard(storage))
 		}
 	}()
 	if from != nil {
-		if s.forked, err = from(place); err != nil {
+		if s.forked, err = from(storage); err != nil {
 			return nil, err
 		}
 	}
-	s.dir = place
+	s.dir = storage
 	if err := s.startFirst(ctx); err != nil {
 		return nil, err
 	}
 	if d.Dir != "" {
 		s.exists = true
-		if err := place.publish(id); err != nil {
+		if err := storage.publish(id); err != nil {
 			return nil, err
 		}
 	}
@@ -129,9 +129,9 @@ func (s *sealedSandbox) startFirst(ctx context.Context) error {
 	}
 }
 
-// makePlace makes the directory in which a new sandbox is stored. Without a Dir of the driver a fork
+// makeStorage makes the directory in which a new sandbox is stored. Without a Dir of the driver a fork
 // gets a temporary one, for what it begins with, others none.
-func (s *sealedSandbox) makePlace(fork bool) (*directory, error) {
+func (s *sealedSandbox) makeStorage(fork bool) (*directory, error) {
 	if s.d.Dir != "" {
 		base, err := s.d.openBase()
 		if err != nil {
@@ -151,7 +151,7 @@ func (s *sealedSandbox) makePlace(fork bool) (*directory, error) {
 }
 
 // discard ends and removes what could not be created.
-func (s *sealedSandbox) discard(place *directory) error {
+func (s *sealedSandbox) discard(storage *directory) error {
 	s.mu.Lock()
 	s.destroyed = true
 	w := s.worker
@@ -160,10 +160,10 @@ func (s *sealedSandbox) discard(place *directory) error {
 	if w != nil {
 		w.kill()
 	}
-	if place == nil {
+	if storage == nil {
 		return nil
 	}
-	return place.discard()
+	return storage.discard()
 }
 
 // newSealed returns a sandbox without a worker.
@@ -217,7 +217,7 @@ func (s *sealedSandbox) connect(ctx context.Context) (net.Conn, error) {
 		return nil, err
 	}
 	if s.worker != nil {
-		s.releasePlace()
+		s.releaseStorage()
 	}
 	s.worker = w
 	config := workerConfig{
@@ -230,8 +230,8 @@ func (s *sealedSandbox) connect(ctx context.Context) (net.Conn, error) {
 	return w.assign(config, &workerHost{s: s, network: network, worker: w})
 }
 
-// releasePlace releases what a worker that has ended had locked and opened. The caller holds mu.
-func (s *sealedSandbox) releasePlace() {
+// releaseStorage releases what a worker that has ended had locked and opened. The caller holds mu.
+func (s *sealedSandbox) releaseStorage() {
 	s.storing.Lock()
 	defer s.storing.Unlock()
 	if s.dir != nil && s.exists { // else it is being created
@@ -239,12 +239,12 @@ func (s *sealedSandbox) releasePlace() {
 	}
 }
 
-// releaseAfter is releasePlace after a worker was ended, unless the sandbox has another one now.
+// releaseAfter is releaseStorage after a worker was ended, unless the sandbox has another one now.
 func (s *sealedSandbox) releaseAfter(w *workerProcess) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.worker == w {
-		s.releasePlace()
+		s.releaseStorage()
 	}
 }
 
@@ -495,12 +495,12 @@ func (s *sealedSandbox) forkSandbox(ctx context.Context, key string, spec atoll.
 	if err != nil {
 		return nil, err
 	}
-	return s.d.createSealed(ctx, id, spec, func(place *directory) (*savedState, error) {
+	return s.d.createSealed(ctx, id, spec, func(storage *directory) (*savedState, error) {
 		s.mu.Lock()
 		if s.forks == nil {
 			s.forks = make(map[string]*directory)
 		}
-		s.forks[id] = place
+		s.forks[id] = storage
 		s.mu.Unlock()
 		defer func() {
 			s.mu.Lock()

@@ -45,13 +45,13 @@ func (h *workerHost) server() *guest.CallServer {
 			return nil, h.s.d.Policy(ctx, c.Call)
 		},
 	}
-	for _, op := range placeCalls {
+	for _, op := range storageCalls {
 		calls[op] = func(ctx context.Context, q *guest.Request) (any, error) {
-			var c placeCall
+			var c storageCall
 			if err := q.DecodeBody(&c); err != nil {
 				return nil, err
 			}
-			return h.answerPlace(ctx, op, &c)
+			return h.answerStorage(ctx, op, &c)
 		}
 	}
 	streams := map[guest.Op]func(context.Context, *guest.Request) (func(net.Conn), error){
@@ -69,12 +69,12 @@ func (h *workerHost) server() *guest.CallServer {
 	return &guest.CallServer{Calls: calls, Streams: streams}
 }
 
-// placeCalls are the calls that answerPlace answers.
-var placeCalls = []guest.Op{callLock, callUnlock, callExists, callRead, callCommit, callCompact, callGet, callPut, callHas}
+// storageCalls are the calls that answerStorage answers.
+var storageCalls = []guest.Op{callLock, callUnlock, callExists, callRead, callCommit, callCompact, callGet, callPut, callHas}
 
-// answerPlace answers a call about the place where the sandbox, or a fork of it, is stored. The worker
-// may be hostile: it can only read and write its own place, and the files and the session there.
-func (h *workerHost) answerPlace(ctx context.Context, op guest.Op, c *placeCall) (*placeReply, error) {
+// answerStorage answers a call about the storage where the sandbox, or a fork of it, is stored. The worker
+// may be hostile: it can only read and write its own storage, and the files and the session there.
+func (h *workerHost) answerStorage(ctx context.Context, op guest.Op, c *storageCall) (*storageReply, error) {
 	s := h.s
 	dir := s.dir
 	if c.Fork != "" {
@@ -90,32 +90,32 @@ func (h *workerHost) answerPlace(ctx context.Context, op guest.Op, c *placeCall)
 		return s.answerBlob(dir, op, c)
 	}
 	if c.Fork != "" || s.d.Dir == "" {
-		return nil, fmt.Errorf("%w: %s of this place", atoll.ErrInvalid, op)
+		return nil, fmt.Errorf("%w: %s of this storage", atoll.ErrInvalid, op)
 	}
 	if op == callExists {
-		return &placeReply{Is: dir.exists()}, nil
+		return &storageReply{Is: dir.exists()}, nil
 	}
 	s.storing.Lock()
 	defer s.storing.Unlock()
 	switch op {
 	case callLock:
-		changed, err := s.lockPlace(ctx)
-		return &placeReply{Is: changed}, err
+		changed, err := s.lockStorage(ctx)
+		return &storageReply{Is: changed}, err
 	case callUnlock:
 		if !dir.isLocked() {
 			return nil, fmt.Errorf("%w: it is not locked", atoll.ErrState)
 		}
 		return nil, dir.unlock()
 	case callRead:
-		return s.readPlace()
+		return s.readStorage()
 	case callCommit, callCompact:
-		return s.writePlace(op, c)
+		return s.writeStorage(op, c)
 	}
 	return nil, fmt.Errorf("%w: call %q", atoll.ErrInvalid, op)
 }
 
-// lockPlace locks the directory for the worker.
-func (s *sealedSandbox) lockPlace(ctx context.Context) (changed bool, err error) {
+// lockStorage locks the directory for the worker.
+func (s *sealedSandbox) lockStorage(ctx context.Context) (changed bool, err error) {
 	if s.dir.isLocked() {
 		return false, fmt.Errorf("%w: it is locked", atoll.ErrState)
 	}
@@ -126,8 +126,8 @@ func (s *sealedSandbox) lockPlace(ctx context.Context) (changed bool, err error)
 	return changed, err
 }
 
-// readPlace reads the record of the sandbox and what fits into a message of its history.
-func (s *sealedSandbox) readPlace() (*placeReply, error) {
+// readStorage reads the record of the sandbox and what fits into a message of its history.
+func (s *sealedSandbox) readStorage() (*storageReply, error) {
 	if !s.dir.isLocked() {
 		return nil, fmt.Errorf("%w: it is not locked", atoll.ErrState)
 	}
@@ -139,12 +139,12 @@ func (s *sealedSandbox) readPlace() (*placeReply, error) {
 	s.snapshots = len(r.Snapshots)
 	s.counts.Unlock()
 	r.Spec = withoutSecrets(s.spec)
-	return &placeReply{Old: &r, Past: newestResults(past)}, nil
+	return &storageReply{Old: &r, Past: newestResults(past)}, nil
 }
 
-// writePlace writes the record of the sandbox: only what its worker may change. Only calls of Snapshot
+// writeStorage writes the record of the sandbox: only what its worker may change. Only calls of Snapshot
 // add snapshots to it.
-func (s *sealedSandbox) writePlace(op guest.Op, c *placeCall) (*placeReply, error) {
+func (s *sealedSandbox) writeStorage(op guest.Op, c *storageCall) (*storageReply, error) {
 	if c.New == nil || len(c.Past) > historyLength {
 		return nil, fmt.Errorf("%w: no record, or too long a history", atoll.ErrInvalid)
 	}
@@ -184,7 +184,7 @@ func (s *sealedSandbox) writePlace(op guest.Op, c *placeCall) (*placeReply, erro
 	if more > s.newSnapshots {
 		return nil, fmt.Errorf("%w: %d snapshots that nobody has requested", atoll.ErrInvalid, more)
 	}
-	a := &placeReply{}
+	a := &storageReply{}
 	past := limitResults(c.Past)
 	if op == callCompact {
 		err = s.dir.compact(r, past, used)
@@ -246,7 +246,7 @@ func putChecked(dir *directory, most int64, name string, data []byte) error {
 }
 
 // answerBlob answers a call about a blob.
-func (s *sealedSandbox) answerBlob(dir *directory, op guest.Op, c *placeCall) (*placeReply, error) {
+func (s *sealedSandbox) answerBlob(dir *directory, op guest.Op, c *storageCall) (*storageReply, error) {
 	if op == callPut {
 		most, err := s.maxStorage(dir)
 		if err != nil {
@@ -260,13 +260,13 @@ func (s *sealedSandbox) answerBlob(dir *directory, op guest.Op, c *placeCall) (*
 	}
 	if op == callHas {
 		is, err := dir.Has(key)
-		return &placeReply{Is: is}, err
+		return &storageReply{Is: is}, err
 	}
 	data, err := dir.Get(key)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &placeReply{Missing: true}, nil
+		return &storageReply{Missing: true}, nil
 	}
-	return &placeReply{Data: data}, err
+	return &storageReply{Data: data}, err
 }
 
 // maxStorage returns how many bytes of the host's disk a worker may use in a directory; 0: no limit.

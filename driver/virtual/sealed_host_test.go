@@ -36,9 +36,9 @@ func newHost(t *testing.T, spec atoll.Spec) *workerHost {
 }
 
 // mustAnswer makes a call of a worker that must succeed.
-func mustAnswer(t *testing.T, h *workerHost, op guest.Op, c *placeCall) *placeReply {
+func mustAnswer(t *testing.T, h *workerHost, op guest.Op, c *storageCall) *storageReply {
 	t.Helper()
-	a, err := h.answerPlace(t.Context(), op, c)
+	a, err := h.answerStorage(t.Context(), op, c)
 	if err != nil {
 		t.Fatalf("%s: %v", op, err)
 	}
@@ -51,7 +51,7 @@ func TestWorkerCannotFillMemory(t *testing.T) {
 	for i := range maxStagedBytes/maxLogBlob + 100 {
 		data := make([]byte, maxLogBlob)
 		binary.BigEndian.PutUint32(data, uint32(i))
-		mustAnswer(t, h, callPut, &placeCall{Key: vfs.Key(sha256.Sum256(data)).String(), Data: data})
+		mustAnswer(t, h, callPut, &storageCall{Key: vfs.Key(sha256.Sum256(data)).String(), Data: data})
 	}
 	if n := h.s.dir.stagedBytes; n > maxStagedBytes {
 		t.Errorf("%d bytes wait in memory for a commit", n)
@@ -66,8 +66,8 @@ func TestWorkerCannotChangeItsSpec(t *testing.T) {
 	hostile := record{ID: "s2", Tree: key, Session: key, Spec: atoll.Spec{
 		Name: "two", Mounts: []atoll.Mount{{Source: "/", Target: "/host"}}, Network: atoll.Network{Mode: atoll.NetworkOpen},
 	}}
-	mustAnswer(t, h, callLock, &placeCall{})
-	mustAnswer(t, h, callCommit, &placeCall{New: &hostile})
+	mustAnswer(t, h, callLock, &storageCall{})
+	mustAnswer(t, h, callCommit, &storageCall{New: &hostile})
 	r, err := h.s.dir.readRecord()
 	if err != nil {
 		t.Fatal(err)
@@ -82,9 +82,9 @@ func TestWorkerReadsNoSecrets(t *testing.T) {
 	const secret = "123456789abcdef"
 	h := newHost(t, atoll.Spec{Network: atoll.Network{Headers: []atoll.Header{{Host: "example.com", Name: "Authorization", Value: secret}}}})
 	key := vfs.Key(sha256.Sum256(nil)).String()
-	mustAnswer(t, h, callLock, &placeCall{})
-	mustAnswer(t, h, callCommit, &placeCall{New: &record{Tree: key, Session: key}})
-	a := mustAnswer(t, h, callRead, &placeCall{})
+	mustAnswer(t, h, callLock, &storageCall{})
+	mustAnswer(t, h, callCommit, &storageCall{New: &record{Tree: key, Session: key}})
+	a := mustAnswer(t, h, callRead, &storageCall{})
 	if len(a.Old.Spec.Network.Headers) > 0 {
 		t.Errorf("the worker reads %+v", a.Old.Spec.Network)
 	}
@@ -93,40 +93,40 @@ func TestWorkerReadsNoSecrets(t *testing.T) {
 	}
 }
 
-func TestWorkerReachesOnlyItsPlace(t *testing.T) {
+func TestWorkerReachesOnlyItsStorage(t *testing.T) {
 	h := newHost(t, atoll.Spec{})
 	data := []byte("content")
 	key := vfs.Key(sha256.Sum256(data)).String()
 	for name, bad := range map[string]struct {
-		call placeCall
+		call storageCall
 		op   string
 	}{
-		"fork of another":    {placeCall{Fork: "s2", Key: key}, string(callGet)},
-		"path as a key":      {placeCall{Key: "../../../../etc/passwd"}, string(callGet)},
-		"path as a blob":     {placeCall{Key: "../x", Data: data}, string(callPut)},
-		"other content":      {placeCall{Key: key, Data: []byte("other")}, string(callPut)},
-		"unlocking":          {placeCall{}, string(callUnlock)},
-		"record without key": {placeCall{New: &record{Tree: "x"}}, string(callCommit)},
-		"no record":          {placeCall{}, string(callCommit)},
-		"without the lock":   {placeCall{New: &record{Tree: key, Session: key}}, string(callCommit)},
-		"other content sent": {placeCall{New: &record{Tree: key, Session: key}, Blobs: []sentBlob{{key, []byte("other")}}}, string(callCommit)},
-		"unknown call":       {placeCall{}, "destroy"},
+		"fork of another":    {storageCall{Fork: "s2", Key: key}, string(callGet)},
+		"path as a key":      {storageCall{Key: "../../../../etc/passwd"}, string(callGet)},
+		"path as a blob":     {storageCall{Key: "../x", Data: data}, string(callPut)},
+		"other content":      {storageCall{Key: key, Data: []byte("other")}, string(callPut)},
+		"unlocking":          {storageCall{}, string(callUnlock)},
+		"record without key": {storageCall{New: &record{Tree: "x"}}, string(callCommit)},
+		"no record":          {storageCall{}, string(callCommit)},
+		"without the lock":   {storageCall{New: &record{Tree: key, Session: key}}, string(callCommit)},
+		"other content sent": {storageCall{New: &record{Tree: key, Session: key}, Blobs: []sentBlob{{key, []byte("other")}}}, string(callCommit)},
+		"unknown call":       {storageCall{}, "destroy"},
 	} {
-		if a, err := h.answerPlace(t.Context(), guest.Op(bad.op), &bad.call); err == nil {
+		if a, err := h.answerStorage(t.Context(), guest.Op(bad.op), &bad.call); err == nil {
 			t.Errorf("%s: answered %+v", name, a)
 		}
 	}
-	if _, err := h.answerPlace(t.Context(), callPut, &placeCall{Key: key, Data: data}); err != nil {
+	if _, err := h.answerStorage(t.Context(), callPut, &storageCall{Key: key, Data: data}); err != nil {
 		t.Errorf("storing a blob: %v", err)
 	}
 }
 
 func TestWorkerLocksOnce(t *testing.T) {
 	h := newHost(t, atoll.Spec{})
-	if _, err := h.answerPlace(t.Context(), callLock, &placeCall{}); err != nil {
+	if _, err := h.answerStorage(t.Context(), callLock, &storageCall{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.answerPlace(t.Context(), callLock, &placeCall{}); !errors.Is(err, atoll.ErrState) {
+	if _, err := h.answerStorage(t.Context(), callLock, &storageCall{}); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("locking twice: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -136,7 +136,7 @@ func TestWorkerLocksOnce(t *testing.T) {
 	if _, err := other.lock(ctx); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("the lock of another process: %v", err)
 	}
-	if _, err := h.answerPlace(t.Context(), callUnlock, &placeCall{}); err != nil {
+	if _, err := h.answerStorage(t.Context(), callUnlock, &storageCall{}); err != nil {
 		t.Error(err)
 	}
 }

@@ -62,7 +62,7 @@ func (r rawJSON) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 func TestWorkerSendsEmptyObjects(t *testing.T) {
 	h := newHost(t, atoll.Spec{})
 	c := dialHost(t, h)
-	mustAnswer(t, h, callLock, &placeCall{})
+	mustAnswer(t, h, callLock, &storageCall{})
 	list := strings.Repeat("{},", 4<<20) + "{}"
 	key := vfs.Key(sha256.Sum256(nil)).String()
 	for name, body := range map[string]string{
@@ -83,7 +83,7 @@ func TestWorkerSendsEmptyObjects(t *testing.T) {
 			t.Errorf("%s: %d MB were allocated", name, used>>20)
 		}
 	}
-	if err := c.Call(t.Context(), callExists, placeCall{}, nil); err != nil {
+	if err := c.Call(t.Context(), callExists, storageCall{}, nil); err != nil {
 		t.Errorf("the next call: %v", err)
 	}
 }
@@ -133,7 +133,7 @@ func TestWorkerFillsDisk(t *testing.T) {
 		for i := range count {
 			binary.BigEndian.PutUint32(data, uint32(i+1)) //nolint:gosec // small
 			key := vfs.Key(sha256.Sum256(data)).String()
-			_, err := h.answerPlace(t.Context(), callPut, &placeCall{Key: key, Data: data})
+			_, err := h.answerStorage(t.Context(), callPut, &storageCall{Key: key, Data: data})
 			if errors.Is(err, atoll.ErrQuota) {
 				return stored
 			}
@@ -154,8 +154,8 @@ func TestWorkerFillsDisk(t *testing.T) {
 		if more := fill(again, 1<<20+1, 64); more > 0 {
 			t.Errorf("another worker can store %d MB besides %d MB", more, n)
 		}
-		mustAnswer(t, h, callLock, &placeCall{})
-		mustAnswer(t, h, callCompact, &placeCall{New: emptyRecord()})
+		mustAnswer(t, h, callLock, &storageCall{})
+		mustAnswer(t, h, callCompact, &storageCall{New: emptyRecord()})
 		if fill(h, 1<<20+2, 64) == 0 {
 			t.Error("nothing can be stored after unused blobs were removed")
 		}
@@ -168,8 +168,8 @@ func TestWorkerFillsDisk(t *testing.T) {
 		t.Parallel()
 		h := newHost(t, spec)
 		fill(h, maxLogBlob, 64<<20/maxLogBlob)
-		mustAnswer(t, h, callLock, &placeCall{})
-		if _, err := h.answerPlace(t.Context(), callCommit, &placeCall{New: emptyRecord()}); err != nil && !errors.Is(err, atoll.ErrQuota) {
+		mustAnswer(t, h, callLock, &storageCall{})
+		if _, err := h.answerStorage(t.Context(), callCommit, &storageCall{New: emptyRecord()}); err != nil && !errors.Is(err, atoll.ErrQuota) {
 			t.Fatal(err)
 		}
 		h.s.dir.close() // the worker has ended
@@ -180,11 +180,11 @@ func TestWorkerFillsDisk(t *testing.T) {
 	t.Run("Commits", func(t *testing.T) {
 		t.Parallel()
 		h := newHost(t, spec)
-		mustAnswer(t, h, callLock, &placeCall{})
+		mustAnswer(t, h, callLock, &storageCall{})
 		past := []atoll.Result{{Stdout: strings.Repeat("x", historyOutput)}}
 		full := false
 		for range 64 << 20 / historyOutput {
-			if _, err := h.answerPlace(t.Context(), callCommit, &placeCall{New: emptyRecord(), Past: past}); err != nil {
+			if _, err := h.answerStorage(t.Context(), callCommit, &storageCall{New: emptyRecord(), Past: past}); err != nil {
 				full = errors.Is(err, atoll.ErrQuota)
 				break
 			}
@@ -192,18 +192,18 @@ func TestWorkerFillsDisk(t *testing.T) {
 		if !full {
 			t.Error("the log grows without end")
 		}
-		mustAnswer(t, h, callCompact, &placeCall{New: emptyRecord(), Past: past})
-		mustAnswer(t, h, callCommit, &placeCall{New: emptyRecord(), Past: past})
+		mustAnswer(t, h, callCompact, &storageCall{New: emptyRecord(), Past: past})
+		mustAnswer(t, h, callCommit, &storageCall{New: emptyRecord(), Past: past})
 	})
 	t.Run("BlobsOfCommits", func(t *testing.T) {
 		t.Parallel()
 		h := newHost(t, spec)
-		mustAnswer(t, h, callLock, &placeCall{})
+		mustAnswer(t, h, callLock, &storageCall{})
 		for i := range 64 << 20 / maxLogBlob {
 			data := make([]byte, maxLogBlob)
 			binary.BigEndian.PutUint32(data, uint32(i+1)) //nolint:gosec // small
 			b := sentBlob{vfs.Key(sha256.Sum256(data)).String(), data}
-			_, err := h.answerPlace(t.Context(), callCommit, &placeCall{New: emptyRecord(), Blobs: []sentBlob{b}})
+			_, err := h.answerStorage(t.Context(), callCommit, &storageCall{New: emptyRecord(), Blobs: []sentBlob{b}})
 			if errors.Is(err, atoll.ErrQuota) {
 				return
 			}
@@ -215,19 +215,19 @@ func TestWorkerFillsDisk(t *testing.T) {
 	})
 	t.Run("SnapshotsByCompaction", func(t *testing.T) {
 		h := newHost(t, spec)
-		mustAnswer(t, h, callLock, &placeCall{})
+		mustAnswer(t, h, callLock, &storageCall{})
 		r := emptyRecord()
 		r.Snapshots = make([]storedSnapshot, 1)
-		if _, err := h.answerPlace(t.Context(), callCompact, &placeCall{New: r}); !errors.Is(err, atoll.ErrInvalid) {
+		if _, err := h.answerStorage(t.Context(), callCompact, &storageCall{New: r}); !errors.Is(err, atoll.ErrInvalid) {
 			t.Errorf("a snapshot that nobody has requested: %v", err)
 		}
 	})
 	t.Run("Snapshots", func(t *testing.T) {
 		h := newHost(t, spec)
-		mustAnswer(t, h, callLock, &placeCall{})
+		mustAnswer(t, h, callLock, &storageCall{})
 		r := emptyRecord()
 		r.Snapshots = make([]storedSnapshot, 1000)
-		_, err := h.answerPlace(t.Context(), callCommit, &placeCall{New: r})
+		_, err := h.answerStorage(t.Context(), callCommit, &storageCall{New: r})
 		if err == nil {
 			t.Error("a worker can add snapshots by itself, which each may take the limit of disk")
 		}
@@ -235,10 +235,10 @@ func TestWorkerFillsDisk(t *testing.T) {
 	t.Run("LargeSnapshot", func(t *testing.T) {
 		h := newHost(t, spec)
 		h.s.newSnapshots = 1
-		mustAnswer(t, h, callLock, &placeCall{})
+		mustAnswer(t, h, callLock, &storageCall{})
 		r := emptyRecord()
 		r.Snapshots = []storedSnapshot{{Tree: strings.Repeat("x", 1<<20)}}
-		_, err := h.answerPlace(t.Context(), callCommit, &placeCall{New: r})
+		_, err := h.answerStorage(t.Context(), callCommit, &storageCall{New: r})
 		if err == nil {
 			t.Error("a snapshot of 1 MB is in the record")
 		}
@@ -260,32 +260,32 @@ func TestWorkerCommitsUnreadLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustAnswer(t, h, callLock, &placeCall{})
+	mustAnswer(t, h, callLock, &storageCall{})
 	for _, op := range []guest.Op{callCommit, callCompact} {
 		r := emptyRecord()
 		r.Commands = 77
-		if _, err := h.answerPlace(t.Context(), op, &placeCall{New: r}); !errors.Is(err, atoll.ErrState) {
+		if _, err := h.answerStorage(t.Context(), op, &storageCall{New: r}); !errors.Is(err, atoll.ErrState) {
 			t.Errorf("%s: %v", op, err)
 		}
 	}
 	if r, err := h.s.dir.readRecord(); err != nil || r.Commands != before.Commands {
 		t.Errorf("the record is %+v, %v", r, err)
 	}
-	mustAnswer(t, h, callRead, &placeCall{})
-	mustAnswer(t, h, callCommit, &placeCall{New: emptyRecord()})
+	mustAnswer(t, h, callRead, &storageCall{})
+	mustAnswer(t, h, callCommit, &storageCall{New: emptyRecord()})
 }
 
 // TestWorkerStoresLargeHistory fills the history with results as large as messages. The host reads it into
 // its memory, and must be able to send it.
 func TestWorkerStoresLargeHistory(t *testing.T) {
 	h := newHost(t, atoll.Spec{})
-	mustAnswer(t, h, callLock, &placeCall{})
+	mustAnswer(t, h, callLock, &storageCall{})
 	long := strings.Repeat("x", 1<<20)
 	for i := range historyLength {
 		past := []atoll.Result{{ExitCode: i, Command: long, Stdout: long, Stderr: long, Error: long}}
-		mustAnswer(t, h, callCommit, &placeCall{New: emptyRecord(), Past: past})
+		mustAnswer(t, h, callCommit, &storageCall{New: emptyRecord(), Past: past})
 	}
-	list := mustAnswer(t, h, callRead, &placeCall{}).Past
+	list := mustAnswer(t, h, callRead, &storageCall{}).Past
 	size := 0
 	for _, r := range list {
 		size += len(r.Command) + len(r.Stdout) + len(r.Stderr) + len(r.Error)
@@ -298,13 +298,13 @@ func TestWorkerStoresLargeHistory(t *testing.T) {
 // TestWorkerFillsLog stores more small blobs than this process may have in memory to compact the log.
 func TestWorkerFillsLog(t *testing.T) {
 	h := newHost(t, atoll.Spec{})
-	mustAnswer(t, h, callLock, &placeCall{})
+	mustAnswer(t, h, callLock, &storageCall{})
 	for i := range maxLogBytes/maxLogBlob + 1000 {
 		data := make([]byte, maxLogBlob)
 		binary.BigEndian.PutUint32(data, uint32(i+1)) //nolint:gosec // small
-		mustAnswer(t, h, callPut, &placeCall{Key: vfs.Key(sha256.Sum256(data)).String(), Data: data})
+		mustAnswer(t, h, callPut, &storageCall{Key: vfs.Key(sha256.Sum256(data)).String(), Data: data})
 		if i%1000 == 0 {
-			mustAnswer(t, h, callCommit, &placeCall{New: emptyRecord()})
+			mustAnswer(t, h, callCommit, &storageCall{New: emptyRecord()})
 		}
 	}
 	if n := h.s.dir.indexed; n > maxLogBytes {
@@ -315,7 +315,7 @@ func TestWorkerFillsLog(t *testing.T) {
 // TestLargeSessionFitsIntoMessages stores a session that is larger than a message to the parent.
 func TestLargeSessionFitsIntoMessages(t *testing.T) {
 	h := newHost(t, atoll.Spec{})
-	blobs := &parentPlace{parent: dialHost(t, h)}
+	blobs := &parentStorage{parent: dialHost(t, h)}
 	want := bytes.Repeat([]byte("0123456789abcdef"), 2<<20)
 	name, err := putSession(blobs, want)
 	if err != nil {
@@ -333,7 +333,7 @@ func TestLargeSessionFitsIntoMessages(t *testing.T) {
 // TestBinaryHistoryFitsIntoMessages saves a history of binary output, which JSON makes six times longer.
 func TestBinaryHistoryFitsIntoMessages(t *testing.T) {
 	h := newHost(t, atoll.Spec{})
-	p := &parentPlace{parent: dialHost(t, h)}
+	p := &parentStorage{parent: dialHost(t, h)}
 	if _, err := p.lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -405,9 +405,9 @@ func TestWorkerLiesAboutItsStatus(t *testing.T) {
 	}
 	key := vfs.Key(sha256.Sum256(nil)).String()
 	h := &workerHost{s: s}
-	mustAnswer(t, h, callLock, &placeCall{})
-	mustAnswer(t, h, callRead, &placeCall{})
-	mustAnswer(t, h, callCommit, &placeCall{New: &record{Tree: key, Session: key, Active: lie.Active}})
+	mustAnswer(t, h, callLock, &storageCall{})
+	mustAnswer(t, h, callRead, &storageCall{})
+	mustAnswer(t, h, callCommit, &storageCall{New: &record{Tree: key, Session: key, Active: lie.Active}})
 	if r, _, err := s.dir.read(); err != nil || r.Active.After(time.Now()) {
 		t.Errorf("the record says active %v, %v", r.Active, err)
 	}

@@ -25,7 +25,7 @@ func TestLargeSessionIsStored(t *testing.T) {
 	if err := x.acquireStore(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if parts, err := sessionParts(x.disk.place, x.disk.rec.Session); err != nil || len(parts) != 3 {
+	if parts, err := sessionParts(x.disk.storage, x.disk.rec.Session); err != nil || len(parts) != 3 {
 		t.Fatalf("the session has parts %v, %v", parts, err)
 	}
 	if err := x.compact(); err != nil {

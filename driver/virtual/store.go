@@ -41,10 +41,10 @@ const recordVersion = 2
 
 // diskStore stores a sandbox.
 type diskStore struct {
-	place place
-	guard chan struct{} // holds a token while the fields below are used
-	users int           // while it is positive the place is locked
-	rec   *record       // as last read or written; notLoaded: not at all
+	storage storage
+	guard   chan struct{} // holds a token while the fields below are used
+	users   int           // while it is positive the storage is locked
+	rec     *record       // as last read or written; notLoaded: not at all
 
 	filesChanged <-chan struct{} // closed when files differ from rec.Tree; nil: they may
 	session      shell.State     // stored as rec.Session
@@ -53,8 +53,8 @@ type diskStore struct {
 // notLoaded is the record of a sandbox that is not in memory.
 var notLoaded = &record{Generation: 1}
 
-func newDiskStore(p place) *diskStore {
-	return &diskStore{place: p, guard: make(chan struct{}, 1), rec: notLoaded}
+func newDiskStore(p storage) *diskStore {
+	return &diskStore{storage: p, guard: make(chan struct{}, 1), rec: notLoaded}
 }
 
 // saveNew stores a new sandbox.
@@ -74,8 +74,8 @@ func (s *Sandbox) saveNew(parent string) error {
 	return dir.publish(s.id)
 }
 
-// saveFirst stores the sandbox in a new place, which no other process uses yet.
-func (s *Sandbox) saveFirst(p place) error {
+// saveFirst stores the sandbox in new storage, which no other process uses yet.
+func (s *Sandbox) saveFirst(p storage) error {
 	k := newDiskStore(p)
 	k.rec = &record{ID: s.id}
 	s.disk = k
@@ -94,13 +94,13 @@ func (s *Sandbox) acquireStore(ctx context.Context) error {
 		return wrapTimeout(context.Cause(ctx))
 	}
 	if k.users == 0 {
-		changed, err := k.place.lock(ctx)
+		changed, err := k.storage.lock(ctx)
 		if err != nil {
 			return err
 		}
 		if changed || s.fs == nil {
 			if err := s.load(); err != nil {
-				return errors.Join(err, k.place.unlock())
+				return errors.Join(err, k.storage.unlock())
 			}
 		}
 	}
@@ -114,19 +114,19 @@ func (s *Sandbox) releaseStore() {
 	s.d.idle.add(s)
 }
 
-// release ends a use of the place.
+// release ends a use of the storage.
 func (k *diskStore) release() {
 	k.guard <- struct{}{}
 	defer func() { <-k.guard }()
 	if k.users--; k.users == 0 {
-		_ = k.place.unlock() // there is nothing to do about an error
+		_ = k.storage.unlock() // there is nothing to do about an error
 	}
 }
 
 // load reads what is stored; the caller has the lock.
 func (s *Sandbox) load() error {
 	k := s.disk
-	r, past, err := k.place.read()
+	r, past, err := k.storage.read()
 	if err != nil {
 		return err
 	}
@@ -138,11 +138,11 @@ func (s *Sandbox) load() error {
 	if err != nil {
 		return err
 	}
-	files, err := vfs.Load(k.place, r.Tree, s.d.fileOptions(im, r.Spec))
+	files, err := vfs.Load(k.storage, r.Tree, s.d.fileOptions(im, r.Spec))
 	if err != nil {
 		return fmt.Errorf("files: %w", err)
 	}
-	state, err := loadSession(k.place, r.Session)
+	state, err := loadSession(k.storage, r.Session)
 	if err != nil {
 		return err
 	}
@@ -200,11 +200,11 @@ func (s *Sandbox) loadSnapshot(x *snapshot) error {
 	if err != nil {
 		return err
 	}
-	files, err := vfs.Load(s.disk.place, x.stored.Tree, s.d.fileOptions(im, s.spec))
+	files, err := vfs.Load(s.disk.storage, x.stored.Tree, s.d.fileOptions(im, s.spec))
 	if err != nil {
 		return fmt.Errorf("snapshot %s: %w", x.info.ID, err)
 	}
-	if x.state, err = loadSession(s.disk.place, x.stored.Session); err != nil {
+	if x.state, err = loadSession(s.disk.storage, x.stored.Session); err != nil {
 		return fmt.Errorf("snapshot %s: %w", x.info.ID, err)
 	}
 	x.files = files.Snapshot()
@@ -246,7 +246,7 @@ func (s *Sandbox) saveIf(ctx context.Context, needed func(*record) bool) error {
 		}
 	}
 	if err != nil {
-		if k.rec.Generation > 0 && !k.place.exists() {
+		if k.rec.Generation > 0 && !k.storage.exists() {
 			return fmt.Errorf("%w: it was destroyed", atoll.ErrNotFound)
 		}
 		return fmt.Errorf("keep: %w", err)
@@ -270,12 +270,12 @@ func (s *Sandbox) writeRecord(needed func(*record) bool) error {
 	if isChanged(k.filesChanged) {
 		var now *vfs.Snapshot
 		now, filesChanged = files.Observe()
-		if r.Tree, err = now.Save(k.place); err != nil {
+		if r.Tree, err = now.Save(k.storage); err != nil {
 			return err
 		}
 	}
 	if state != k.session {
-		if r.Session, err = saveSession(k.place, state); err != nil {
+		if r.Session, err = saveSession(k.storage, state); err != nil {
 			return err
 		}
 	}
@@ -283,7 +283,7 @@ func (s *Sandbox) writeRecord(needed func(*record) bool) error {
 		x := &shots[i]
 		if x.stored == nil {
 			x.stored = &storedSnapshot{Info: x.info}
-			if x.stored.Tree, x.stored.Session, err = putState(k.place, x.files, x.state); err != nil {
+			if x.stored.Tree, x.stored.Session, err = putState(k.storage, x.files, x.state); err != nil {
 				return err
 			}
 		}
@@ -293,7 +293,7 @@ func (s *Sandbox) writeRecord(needed func(*record) bool) error {
 		k.filesChanged, k.session = filesChanged, state
 		return nil
 	}
-	grown, err := k.place.commit(r, past)
+	grown, err := k.storage.commit(r, past)
 	if err != nil {
 		return err
 	}
@@ -321,14 +321,14 @@ func isChanged(c <-chan struct{}) bool {
 // compact stores the state in as little space as it needs.
 func (s *Sandbox) compact() error {
 	k := s.disk
-	used, err := usedBlobs(k.place, *k.rec)
+	used, err := usedBlobs(k.storage, *k.rec)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	past := s.history.listSaved()
 	s.mu.Unlock()
-	return k.place.compact(*k.rec, past, used)
+	return k.storage.compact(*k.rec, past, used)
 }
 
 // usedBlobs returns the keys of all blobs that a record needs.
@@ -408,8 +408,8 @@ func (d *Driver) openStored(id string) (*Sandbox, error) {
 	return s, nil // a record that can't be read fails every use but Destroy
 }
 
-// newStoredSandbox returns a sandbox whose state is read from a place when it is used.
-func (d *Driver) newStoredSandbox(id string, p place) *Sandbox {
+// newStoredSandbox returns a sandbox whose state is read from storage when it is used.
+func (d *Driver) newStoredSandbox(id string, p storage) *Sandbox {
 	s := &Sandbox{d: d, id: id, disk: newDiskStore(p), sessionLock: make(chan struct{}, 1), closed: make(chan struct{})}
 	s.terminals.Start, s.terminals.Now = s.startTerminal, d.Now
 	return s

@@ -119,7 +119,7 @@ func (w *worker) makeSandbox(ctx context.Context) error {
 		}
 		return &parentNetwork{w.parent}, nil
 	}
-	own := w.openPlace()
+	own := w.openStorage()
 	if c.Exists {
 		w.sandbox = w.driver.newStoredSandbox(c.ID, own)
 		w.sandbox.spec = c.Spec
@@ -137,9 +137,9 @@ func (w *worker) makeSandbox(ctx context.Context) error {
 	return s.saveFirst(own)
 }
 
-// openPlace returns the place of the sandbox. The parent has the image if it is of the same version.
-func (w *worker) openPlace() *parentPlace {
-	p := &parentPlace{parent: w.parent, mounts: w.config.Spec.Mounts}
+// openStorage returns the storage of the sandbox. The parent has the image if it is of the same version.
+func (w *worker) openStorage() *parentStorage {
+	p := &parentStorage{parent: w.parent, mounts: w.config.Spec.Mounts}
 	if w.base.root == w.config.Base {
 		p.base = w.base
 	}
@@ -147,7 +147,7 @@ func (w *worker) openPlace() *parentPlace {
 }
 
 // newSandbox makes the sandbox from the image or from what a fork begins with.
-func (w *worker) newSandbox(own place) (*Sandbox, error) {
+func (w *worker) newSandbox(own storage) (*Sandbox, error) {
 	c := &w.config
 	if c.Forked == nil {
 		return w.driver.newSandbox(c.ID, c.Spec, nil)
@@ -251,7 +251,7 @@ func (w *worker) calls() guest.Calls {
 	return calls
 }
 
-// saveFork saves the state with which a fork begins in the fork's place.
+// saveFork saves the state with which a fork begins in the fork's storage.
 func (w *worker) saveFork(ctx context.Context, q *nameQuestion) (*savedState, error) {
 	s := w.sandbox
 	ctx, op, err := s.beginOperation(ctx, false)
@@ -268,7 +268,7 @@ func (w *worker) saveFork(ctx context.Context, q *nameQuestion) (*savedState, er
 		return nil, err
 	}
 	saved := &savedState{}
-	saved.Tree, saved.Session, err = putState(&parentPlace{parent: w.parent, fork: q.Fork}, files, state)
+	saved.Tree, saved.Session, err = putState(&parentStorage{parent: w.parent, fork: q.Fork}, files, state)
 	return saved, err
 }
 

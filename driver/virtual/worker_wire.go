@@ -37,7 +37,7 @@ type workerConfig struct {
 	Memory  int64       `json:"memory"`         // bytes that the process can allocate; 0: no limit
 }
 
-// savedState names the files and the session in the blobs of a place.
+// savedState names the files and the session in the blobs of a storage.
 type savedState struct {
 	Tree    string `json:"tree"`
 	Session string `json:"session"`
@@ -47,7 +47,7 @@ type savedState struct {
 const (
 	callStart   guest.Op = "start"   // waits for a sandbox; the answer is a workerConfig
 	callFailed  guest.Op = "failed"  // why there is no sandbox: a wire.Problem
-	callLock    guest.Op = "lock"    // place.lock
+	callLock    guest.Op = "lock"    // storage.lock
 	callUnlock  guest.Op = "unlock"  //
 	callExists  guest.Op = "exists"  //
 	callRead    guest.Op = "read"    //
@@ -74,13 +74,13 @@ const (
 	opStats          guest.Op = "sandbox.stats"
 	opHistory        guest.Op = "sandbox.history"
 	opComplete       guest.Op = "complete"
-	opFork           guest.Op = "fork"  // saves a state in the place of a fork
+	opFork           guest.Op = "fork"  // saves a state in the storage of a fork
 	opFlush          guest.Op = "flush" // stores the history
 )
 
-// placeCall is the question of the calls about a place.
-type placeCall struct {
-	Fork string         `json:"fork,omitempty"` // the place of a fork; empty: the sandbox's own
+// storageCall is the question of the calls about storage.
+type storageCall struct {
+	Fork string         `json:"fork,omitempty"` // the storage of a fork; empty: the sandbox's own
 	Key  string         `json:"key,omitempty"`
 	Data []byte         `json:"data,omitempty"`
 	Used []string       `json:"used,omitempty"` // keys
@@ -90,14 +90,14 @@ type placeCall struct {
 	Blobs []sentBlob `json:"blobs,omitempty"` // of callCommit: put before it
 }
 
-// sentBlob is a blob in a placeCall.
+// sentBlob is a blob in a storageCall.
 type sentBlob struct {
 	Key  string `json:"key"`
 	Data []byte `json:"data"`
 }
 
-// placeReply is the answer to a placeCall.
-type placeReply struct {
+// storageReply is the answer to a storageCall.
+type storageReply struct {
 	Is      bool           `json:"is,omitempty"`
 	Missing bool           `json:"missing,omitempty"` // there is no such blob
 	Data    []byte         `json:"data,omitempty"`
@@ -118,13 +118,13 @@ type completion struct {
 // nameQuestion is a question with a name or id.
 type nameQuestion struct {
 	Name string `json:"name,omitempty"`
-	Fork string `json:"fork,omitempty"` // of opFork: the place to save in
+	Fork string `json:"fork,omitempty"` // of opFork: the storage to save in
 }
 
-// parentPlace is the place of a sandbox as its worker sees it.
-type parentPlace struct {
+// parentStorage is the storage of a sandbox as its worker sees it.
+type parentStorage struct {
 	parent *guest.Client
-	fork   string        // the place of a fork; empty: the sandbox's own
+	fork   string        // the storage of a fork; empty: the sandbox's own
 	base   *sharedBase   // what the parent has stored for all sandboxes; nil: nothing
 	mounts []atoll.Mount // of the sandbox, with the paths that this process has for their directories
 
@@ -136,19 +136,19 @@ type parentPlace struct {
 	size   int              // bytes of staged
 }
 
-var _ place = (*parentPlace)(nil)
+var _ storage = (*parentStorage)(nil)
 
 // maxStaged is the number of bytes of blobs that are sent with a commit. Others are sent at once.
 const maxStaged = 64 << 10
 
-func (p *parentPlace) call(ctx context.Context, op guest.Op, q placeCall) (placeReply, error) {
+func (p *parentStorage) call(ctx context.Context, op guest.Op, q storageCall) (storageReply, error) {
 	q.Fork = p.fork
-	var a placeReply
+	var a storageReply
 	err := p.parent.Call(ctx, op, q, &a)
 	return a, err
 }
 
-func (p *parentPlace) lock(ctx context.Context) (bool, error) {
+func (p *parentStorage) lock(ctx context.Context) (bool, error) {
 	if p.unlocked != nil {
 		select {
 		case <-p.unlocked:
@@ -156,28 +156,28 @@ func (p *parentPlace) lock(ctx context.Context) (bool, error) {
 			return false, wrapTimeout(context.Cause(ctx))
 		}
 	}
-	a, err := p.call(ctx, callLock, placeCall{})
+	a, err := p.call(ctx, callLock, storageCall{})
 	return a.Is, err
 }
 
 // unlock does not wait for the parent: the caller of a command need not, either.
-func (p *parentPlace) unlock() error {
+func (p *parentStorage) unlock() error {
 	done := make(chan struct{})
 	p.unlocked = done
 	go func() {
 		defer close(done)
-		_, _ = p.call(context.Background(), callUnlock, placeCall{}) // it fails with the parent, which then unlocks it
+		_, _ = p.call(context.Background(), callUnlock, storageCall{}) // it fails with the parent, which then unlocks it
 	}()
 	return nil
 }
 
-func (p *parentPlace) exists() bool {
-	a, err := p.call(context.Background(), callExists, placeCall{})
+func (p *parentStorage) exists() bool {
+	a, err := p.call(context.Background(), callExists, storageCall{})
 	return err == nil && a.Is
 }
 
-func (p *parentPlace) read() (record, []atoll.Result, error) {
-	a, err := p.call(context.Background(), callRead, placeCall{})
+func (p *parentStorage) read() (record, []atoll.Result, error) {
+	a, err := p.call(context.Background(), callRead, storageCall{})
 	if err != nil {
 		return record{}, nil, err
 	}
@@ -194,17 +194,17 @@ func (p *parentPlace) read() (record, []atoll.Result, error) {
 var errNoAnswer = errors.New("the parent of this worker did not answer")
 
 // forget drops what is known about the blobs of the parent, which another process may have changed.
-func (p *parentPlace) forget() {
+func (p *parentStorage) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stored, p.staged, p.size = nil, nil, 0
 }
 
-func (p *parentPlace) commit(r record, past []atoll.Result) (bool, error) {
+func (p *parentStorage) commit(r record, past []atoll.Result) (bool, error) {
 	p.mu.Lock()
 	staged := p.staged
 	p.mu.Unlock()
-	a, err := p.call(context.Background(), callCommit, placeCall{New: &r, Past: newestResults(past), Blobs: staged})
+	a, err := p.call(context.Background(), callCommit, storageCall{New: &r, Past: newestResults(past), Blobs: staged})
 	if err != nil {
 		return false, err
 	}
@@ -217,9 +217,9 @@ func (p *parentPlace) commit(r record, past []atoll.Result) (bool, error) {
 	return a.Is, nil
 }
 
-func (p *parentPlace) compact(r record, past []atoll.Result, used map[vfs.Key]bool) error {
+func (p *parentStorage) compact(r record, past []atoll.Result, used map[vfs.Key]bool) error {
 	p.forget()
-	q := placeCall{New: &r, Past: newestResults(past)}
+	q := storageCall{New: &r, Past: newestResults(past)}
 	for key := range used {
 		q.Used = append(q.Used, key.String())
 	}
@@ -227,14 +227,14 @@ func (p *parentPlace) compact(r record, past []atoll.Result, used map[vfs.Key]bo
 	return err
 }
 
-func (p *parentPlace) close() {}
+func (p *parentStorage) close() {}
 
 // Get returns a blob.
-func (p *parentPlace) Get(key vfs.Key) ([]byte, error) {
+func (p *parentStorage) Get(key vfs.Key) ([]byte, error) {
 	if data := p.findStaged(key); data != nil {
 		return data, nil
 	}
-	a, err := p.call(context.Background(), callGet, placeCall{Key: key.String()})
+	a, err := p.call(context.Background(), callGet, storageCall{Key: key.String()})
 	if err == nil && a.Missing {
 		err = fs.ErrNotExist
 	}
@@ -242,7 +242,7 @@ func (p *parentPlace) Get(key vfs.Key) ([]byte, error) {
 }
 
 // findStaged returns a blob that was not sent yet, or nil.
-func (p *parentPlace) findStaged(key vfs.Key) []byte {
+func (p *parentStorage) findStaged(key vfs.Key) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.size == 0 {
@@ -258,7 +258,7 @@ func (p *parentPlace) findStaged(key vfs.Key) []byte {
 }
 
 // Put stores a blob.
-func (p *parentPlace) Put(key vfs.Key, data []byte) error {
+func (p *parentStorage) Put(key vfs.Key, data []byte) error {
 	p.mu.Lock()
 	waits := p.fork == "" && len(data) <= maxLogBlob && p.size+len(data) <= maxStaged
 	if waits {
@@ -266,7 +266,7 @@ func (p *parentPlace) Put(key vfs.Key, data []byte) error {
 	}
 	p.mu.Unlock()
 	if !waits {
-		if _, err := p.call(context.Background(), callPut, placeCall{Key: key.String(), Data: data}); err != nil {
+		if _, err := p.call(context.Background(), callPut, storageCall{Key: key.String(), Data: data}); err != nil {
 			return err
 		}
 	}
@@ -275,7 +275,7 @@ func (p *parentPlace) Put(key vfs.Key, data []byte) error {
 }
 
 // noteStored notes that the parent has a blob, or gets it with the next commit.
-func (p *parentPlace) noteStored(key vfs.Key) {
+func (p *parentStorage) noteStored(key vfs.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stored == nil {
@@ -285,14 +285,14 @@ func (p *parentPlace) noteStored(key vfs.Key) {
 }
 
 // Has reports whether a blob is stored, or will be with the next commit.
-func (p *parentPlace) Has(key vfs.Key) (bool, error) {
+func (p *parentStorage) Has(key vfs.Key) (bool, error) {
 	p.mu.Lock()
 	known := p.stored[key] || p.base.has(key)
 	p.mu.Unlock()
 	if known {
 		return true, nil
 	}
-	a, err := p.call(context.Background(), callHas, placeCall{Key: key.String()})
+	a, err := p.call(context.Background(), callHas, storageCall{Key: key.String()})
 	if err == nil && a.Is {
 		p.noteStored(key)
 	}

@@ -24,7 +24,7 @@ type terminalWindow struct {
 	drawn chan struct{} // closed when all is
 
 	mu     sync.Mutex
-	screen *vt.Model // the visible screen; guarded by mu
+	screen *vt.Emulator // the visible screen; guarded by mu
 }
 
 // attachCommandLine runs 'atoll attach' with a terminal of the sandbox in a window of

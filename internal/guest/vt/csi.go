@@ -6,153 +6,153 @@ import (
 )
 
 // doControl executes a control character.
-func (m *Model) doControl(b byte) {
-	m.last = 0
+func (e *Emulator) doControl(b byte) {
+	e.last = 0
 	switch b {
 	case '\a':
 	case '\b':
-		m.pending = false
-		m.x = max(m.x-1, 0)
+		e.pending = false
+		e.x = max(e.x-1, 0)
 	case '\t':
-		m.nextTab(1)
+		e.nextTab(1)
 	case '\n', '\v', '\f':
-		m.lineFeed()
-		if m.modes.newline {
-			m.x = 0
+		e.lineFeed()
+		if e.modes.newline {
+			e.x = 0
 		}
 	case '\r':
-		m.x, m.pending = 0, false
+		e.x, e.pending = 0, false
 	case 0x0e, 0x0f:
-		m.sets.shifted = b == 0x0e
+		e.sets.shifted = b == 0x0e
 	default:
 		return
 	}
-	m.passBytes([]byte{b})
+	e.passBytes([]byte{b})
 }
 
 // nextTab moves the cursor to the nth next tab stop.
-func (m *Model) nextTab(n int) {
-	if m.pending {
+func (e *Emulator) nextTab(n int) {
+	if e.pending {
 		return
 	}
-	for ; n > 0 && m.x < m.cols-1; n-- {
-		for m.x++; m.x < m.cols-1 && !m.current.tabs[m.x]; m.x++ {
+	for ; n > 0 && e.x < e.cols-1; n-- {
+		for e.x++; e.x < e.cols-1 && !e.current.tabs[e.x]; e.x++ {
 		}
 	}
 }
 
-func (m *Model) previousTab(n int) {
-	m.pending = false
-	for ; n > 0 && m.x > 0; n-- {
-		for m.x--; m.x > 0 && !m.current.tabs[m.x]; m.x-- {
+func (e *Emulator) previousTab(n int) {
+	e.pending = false
+	for ; n > 0 && e.x > 0; n-- {
+		for e.x--; e.x > 0 && !e.current.tabs[e.x]; e.x-- {
 		}
 	}
 }
 
 // moveTo moves the cursor; in origin mode y counts from the top margin.
-func (m *Model) moveTo(x, y int) {
-	m.pending = false
-	m.x = min(max(x, 0), m.cols-1)
-	if m.modes.origin {
-		m.y = min(max(m.current.top+y, m.current.top), m.current.bottom)
+func (e *Emulator) moveTo(x, y int) {
+	e.pending = false
+	e.x = min(max(x, 0), e.cols-1)
+	if e.modes.origin {
+		e.y = min(max(e.current.top+y, e.current.top), e.current.bottom)
 		return
 	}
-	m.y = min(max(y, 0), m.rows-1)
+	e.y = min(max(y, 0), e.rows-1)
 }
 
 // moveUp moves the cursor up by n rows, at most to the margin. moveDown is its counterpart.
-func (m *Model) moveUp(n int) {
-	m.pending = false
+func (e *Emulator) moveUp(n int) {
+	e.pending = false
 	stop := 0
-	if m.y >= m.current.top {
-		stop = m.current.top
+	if e.y >= e.current.top {
+		stop = e.current.top
 	}
-	m.y = max(m.y-n, stop)
+	e.y = max(e.y-n, stop)
 }
 
-func (m *Model) moveDown(n int) {
-	m.pending = false
-	stop := m.rows - 1
-	if m.y <= m.current.bottom {
-		stop = m.current.bottom
+func (e *Emulator) moveDown(n int) {
+	e.pending = false
+	stop := e.rows - 1
+	if e.y <= e.current.bottom {
+		stop = e.current.bottom
 	}
-	m.y = min(m.y+n, stop)
+	e.y = min(e.y+n, stop)
 }
 
-func (m *Model) moveRight(n int) {
-	m.pending = false
-	m.x = min(max(m.x+n, 0), m.cols-1)
+func (e *Emulator) moveRight(n int) {
+	e.pending = false
+	e.x = min(max(e.x+n, 0), e.cols-1)
 }
 
 // originRow returns the row that positions count from.
-func (m *Model) originRow() int {
-	if m.modes.origin {
-		return m.current.top
+func (e *Emulator) originRow() int {
+	if e.modes.origin {
+		return e.current.top
 	}
 	return 0
 }
 
 // doCSI executes a control sequence and forwards it if viewers' terminals may
 // get it.
-func (m *Model) doCSI(final byte) {
-	last := m.last
-	m.last = 0
-	q := &m.seq
+func (e *Emulator) doCSI(final byte) {
+	last := e.last
+	e.last = 0
+	q := &e.seq
 	known := false
 	switch {
 	case q.prefix == 0 && q.inter == 0:
-		known = m.doMove(final, q.paramOr(0, 1)) || m.doEdit(final, q.paramOr(0, 1)) || m.doOther(final)
+		known = e.doMove(final, q.paramOr(0, 1)) || e.doEdit(final, q.paramOr(0, 1)) || e.doOther(final)
 		if final == 'b' && last != 0 {
-			m.repeatLast(last, q.paramOr(0, 1))
+			e.repeatLast(last, q.paramOr(0, 1))
 		}
 	case q.prefix == '?' && q.inter == 0 && (final == 'h' || final == 'l'):
-		m.setModes(final == 'h')
+		e.setModes(final == 'h')
 	case q.prefix == '?' && q.inter == 0 && (final == 'J' || final == 'K'): // selective: there is no protection
 		q.prefix = 0
-		known = m.doEdit(final, 1)
+		known = e.doEdit(final, 1)
 	case q.prefix == 0 && q.inter == '!' && final == 'p':
-		m.softReset()
+		e.softReset()
 		known = true
 	case q.prefix == 0 && q.inter == ' ' && final == 'q':
 		if n := max(q.paramOr(0, 0), 0); n <= 6 {
-			m.modes.shape = byte(n)
+			e.modes.shape = byte(n)
 			known = true
 		}
 	default:
-		m.answerQuery(final)
+		e.answerQuery(final)
 	}
 	if known {
-		m.passCSI(final)
+		e.passCSI(final)
 	}
 }
 
 // doMove executes the sequences that move the cursor and reports whether final is one.
-func (m *Model) doMove(final byte, n int) bool {
+func (e *Emulator) doMove(final byte, n int) bool {
 	switch final {
 	case 'A':
-		m.moveUp(n)
+		e.moveUp(n)
 	case 'B', 'e':
-		m.moveDown(n)
+		e.moveDown(n)
 	case 'C', 'a':
-		m.moveRight(n)
+		e.moveRight(n)
 	case 'D':
-		m.moveRight(-n)
+		e.moveRight(-n)
 	case 'E':
-		m.moveDown(n)
-		m.x = 0
+		e.moveDown(n)
+		e.x = 0
 	case 'F':
-		m.moveUp(n)
-		m.x = 0
+		e.moveUp(n)
+		e.x = 0
 	case 'G', '`':
-		m.moveRight(n - 1 - m.x)
+		e.moveRight(n - 1 - e.x)
 	case 'H', 'f':
-		m.moveTo(m.seq.paramOr(1, 1)-1, n-1)
+		e.moveTo(e.seq.paramOr(1, 1)-1, n-1)
 	case 'd':
-		m.moveTo(m.x, n-1)
+		e.moveTo(e.x, n-1)
 	case 'I':
-		m.nextTab(n)
+		e.nextTab(n)
 	case 'Z':
-		m.previousTab(n)
+		e.previousTab(n)
 	default:
 		return false
 	}
@@ -160,38 +160,38 @@ func (m *Model) doMove(final byte, n int) bool {
 }
 
 // doEdit executes the sequences that change the screen and reports whether final is one.
-func (m *Model) doEdit(final byte, n int) bool {
-	inside := m.y >= m.current.top && m.y <= m.current.bottom
+func (e *Emulator) doEdit(final byte, n int) bool {
+	inside := e.y >= e.current.top && e.y <= e.current.bottom
 	switch final {
 	case 'J':
-		return m.eraseScreen(m.seq.paramOr(0, 0))
+		return e.eraseScreen(e.seq.paramOr(0, 0))
 	case 'K':
-		return m.eraseLine(m.seq.paramOr(0, 0))
+		return e.eraseLine(e.seq.paramOr(0, 0))
 	case '@':
-		m.pending = false
-		m.shiftColumns(m.x, n)
+		e.pending = false
+		e.shiftColumns(e.x, n)
 	case 'P':
-		m.pending = false
-		m.shiftColumns(m.x, -n)
+		e.pending = false
+		e.shiftColumns(e.x, -n)
 	case 'X':
-		m.pending = false
-		m.eraseKeepingWrap(m.x, m.x+n)
+		e.pending = false
+		e.eraseKeepingWrap(e.x, e.x+n)
 	case 'L', 'M':
-		m.pending = false
+		e.pending = false
 		if inside {
 			if final == 'M' {
 				n = -n
 			}
-			m.rotateRows(m.y, m.current.bottom, -n)
-			m.x = 0
+			e.rotateRows(e.y, e.current.bottom, -n)
+			e.x = 0
 		}
 	case 'S':
-		m.scrollUp(n, false)
+		e.scrollUp(n, false)
 	case 'T':
-		if m.seq.n > 1 {
+		if e.seq.n > 1 {
 			return false // highlight tracking
 		}
-		m.rotateRows(m.current.top, m.current.bottom, -min(n, m.rows))
+		e.rotateRows(e.current.top, e.current.bottom, -min(n, e.rows))
 	default:
 		return false
 	}
@@ -199,94 +199,94 @@ func (m *Model) doEdit(final byte, n int) bool {
 }
 
 // eraseKeepingWrap blanks columns and keeps the row's wrapped flag.
-func (m *Model) eraseKeepingWrap(x0, x1 int) {
-	l := m.rowAt(m.y)
+func (e *Emulator) eraseKeepingWrap(x0, x1 int) {
+	l := e.rowAt(e.y)
 	was := l.wrapped
-	m.eraseColumns(m.y, x0, x1)
+	e.eraseColumns(e.y, x0, x1)
 	l.wrapped = was
 }
 
 // eraseStart returns the first column of an erasure to the right. After the
 // last column was written there is nothing to erase.
-func (m *Model) eraseStart() int {
-	if m.pending {
-		return m.cols
+func (e *Emulator) eraseStart() int {
+	if e.pending {
+		return e.cols
 	}
-	return m.x
+	return e.x
 }
 
-func (m *Model) eraseLine(how int) bool {
+func (e *Emulator) eraseLine(how int) bool {
 	switch how {
 	case 0:
-		m.eraseColumns(m.y, m.eraseStart(), m.cols)
+		e.eraseColumns(e.y, e.eraseStart(), e.cols)
 	case 1:
-		m.eraseKeepingWrap(0, m.x+1)
+		e.eraseKeepingWrap(0, e.x+1)
 	case 2:
-		m.eraseColumns(m.y, 0, m.cols)
+		e.eraseColumns(e.y, 0, e.cols)
 	default:
 		return false
 	}
 	return true
 }
 
-func (m *Model) eraseScreen(how int) bool {
-	from, to := 0, m.rows
+func (e *Emulator) eraseScreen(how int) bool {
+	from, to := 0, e.rows
 	switch how {
 	case 0:
-		m.eraseColumns(m.y, m.eraseStart(), m.cols)
-		from = m.y + 1
+		e.eraseColumns(e.y, e.eraseStart(), e.cols)
+		from = e.y + 1
 	case 1:
-		m.eraseKeepingWrap(0, m.x+1)
-		if to = m.y; m.x == m.cols-1 && m.y+1 < m.rows {
-			m.rowAt(m.y + 1).wrapped = false
+		e.eraseKeepingWrap(0, e.x+1)
+		if to = e.y; e.x == e.cols-1 && e.y+1 < e.rows {
+			e.rowAt(e.y + 1).wrapped = false
 		}
 	case 2:
 	case 3:
-		m.history.clearLines()
+		e.history.clearLines()
 		return true
 	default:
 		return false
 	}
 	for y := from; y < to; y++ {
-		m.eraseColumns(y, 0, m.cols)
+		e.eraseColumns(y, 0, e.cols)
 	}
 	return true
 }
 
 // repeatLast prints the last character n more times.
-func (m *Model) repeatLast(r rune, n int) {
-	for range min(n, m.rows*m.cols) {
-		m.putRune(r)
+func (e *Emulator) repeatLast(r rune, n int) {
+	for range min(n, e.rows*e.cols) {
+		e.putRune(r)
 	}
-	m.last = 0
+	e.last = 0
 }
 
 // doOther executes the remaining sequences without a prefix and reports whether final is one.
-func (m *Model) doOther(final byte) bool {
-	q := &m.seq
+func (e *Emulator) doOther(final byte) bool {
+	q := &e.seq
 	switch final {
 	case 'm':
-		m.doSGR()
+		e.doSGR()
 	case 'r':
-		m.setMargins(q.paramOr(0, 1)-1, q.paramOr(1, m.rows)-1)
+		e.setMargins(q.paramOr(0, 1)-1, q.paramOr(1, e.rows)-1)
 	case 's':
-		m.saveCursor()
+		e.saveCursor()
 	case 'u':
-		m.restoreCursor()
+		e.restoreCursor()
 	case 'g':
 		switch q.paramOr(0, 0) {
 		case 0:
-			m.current.tabs[m.x] = false
+			e.current.tabs[e.x] = false
 		case 3:
-			clear(m.current.tabs)
+			clear(e.current.tabs)
 		default:
 			return false
 		}
 	case 'h', 'l':
-		return m.setANSI(final == 'h')
+		return e.setANSI(final == 'h')
 	case 'b':
 	case 'c', 'n', 't':
-		m.answerQuery(final)
+		e.answerQuery(final)
 		return false
 	default:
 		return false
@@ -294,79 +294,79 @@ func (m *Model) doOther(final byte) bool {
 	return true
 }
 
-func (m *Model) setMargins(top, bottom int) {
-	bottom = min(bottom, m.rows-1)
+func (e *Emulator) setMargins(top, bottom int) {
+	bottom = min(bottom, e.rows-1)
 	if top < bottom {
-		m.current.top, m.current.bottom = top, bottom
-		m.moveTo(0, 0)
+		e.current.top, e.current.bottom = top, bottom
+		e.moveTo(0, 0)
 	}
 }
 
-func (m *Model) saveCursor() {
-	m.current.saved = saved{m.x, m.y, m.pending, m.pen, m.sets, m.modes.origin}
+func (e *Emulator) saveCursor() {
+	e.current.saved = saved{e.x, e.y, e.pending, e.pen, e.sets, e.modes.origin}
 }
 
-func (m *Model) restoreCursor() {
-	s := m.current.saved
-	m.x, m.y, m.pending, m.pen, m.sets, m.modes.origin = s.x, s.y, s.pending, s.pen, s.sets, s.origin
-	m.clampCursor()
+func (e *Emulator) restoreCursor() {
+	s := e.current.saved
+	e.x, e.y, e.pending, e.pen, e.sets, e.modes.origin = s.x, s.y, s.pending, s.pen, s.sets, s.origin
+	e.clampCursor()
 }
 
 // clampCursor keeps the cursor between the margins in origin mode.
-func (m *Model) clampCursor() {
-	if m.modes.origin {
-		m.y = min(max(m.y, m.current.top), m.current.bottom)
+func (e *Emulator) clampCursor() {
+	if e.modes.origin {
+		e.y = min(max(e.y, e.current.top), e.current.bottom)
 	}
 }
 
 // doESC executes an escape sequence.
-func (m *Model) doESC(final byte) {
-	m.last = 0
-	q := &m.seq
+func (e *Emulator) doESC(final byte) {
+	e.last = 0
+	q := &e.seq
 	if q.inter != 0 {
-		if m.selectCharset(q.inter, final) {
-			m.passBytes([]byte{0x1b, q.inter, final})
+		if e.selectCharset(q.inter, final) {
+			e.passBytes([]byte{0x1b, q.inter, final})
 		}
 		return
 	}
 	switch final {
 	case '7':
-		m.saveCursor()
+		e.saveCursor()
 	case '8':
-		m.restoreCursor()
+		e.restoreCursor()
 	case 'D':
-		m.lineFeed()
+		e.lineFeed()
 	case 'E':
-		m.lineFeed()
-		m.x = 0
+		e.lineFeed()
+		e.x = 0
 	case 'H':
-		m.current.tabs[m.x] = true
+		e.current.tabs[e.x] = true
 	case 'M':
-		m.reverseFeed()
+		e.reverseFeed()
 	case 'c':
-		m.resetState()
-		m.history.clearLines()
+		e.resetState()
+		e.history.clearLines()
 	case '=', '>':
-		m.modes.keypad = final == '='
+		e.modes.keypad = final == '='
 	default:
 		return
 	}
-	m.passBytes([]byte{0x1b, final})
+	e.passBytes([]byte{0x1b, final})
 }
 
 // selectCharset executes ESC with an intermediate byte and reports whether it is known.
-func (m *Model) selectCharset(inter, final byte) bool {
+func (e *Emulator) selectCharset(inter, final byte) bool {
 	switch {
 	case (inter == '(' || inter == ')') && (final == '0' || final == 'B'):
-		m.sets.lines[inter-'('] = final == '0'
+		e.sets.lines[inter-'('] = final == '0'
 	case inter == '#' && final == '8':
-		m.pending = false
-		for i := range m.current.lines {
-			m.rowAt(i).fill(cell{r: 'E'})
-			m.rowAt(i).wrapped = false
+		e.pending = false
+		for i := range e.current.lines {
+			e.rowAt(i).fill(cell{r: 'E'})
+			e.rowAt(i).wrapped = false
 		}
-		m.x, m.y = 0, 0
-		m.clampCursor()
+		e.x, e.y = 0, 0
+		e.clampCursor()
 	default:
 		return false
 	}
@@ -374,26 +374,26 @@ func (m *Model) selectCharset(inter, final byte) bool {
 }
 
 // passBytes forwards bytes to Pass.
-func (m *Model) passBytes(b []byte) {
-	if m.OnOutput != nil {
-		m.OnOutput(b)
+func (e *Emulator) passBytes(b []byte) {
+	if e.OnOutput != nil {
+		e.OnOutput(b)
 	}
 }
 
-func (m *Model) passRune(r rune) {
-	if m.OnOutput != nil {
-		m.out = append(m.out[:0], string(r)...)
-		m.OnOutput(m.out)
+func (e *Emulator) passRune(r rune) {
+	if e.OnOutput != nil {
+		e.out = append(e.out[:0], string(r)...)
+		e.OnOutput(e.out)
 	}
 }
 
 // passCSI forwards the sequence that was just executed.
-func (m *Model) passCSI(final byte) {
-	if m.OnOutput == nil {
+func (e *Emulator) passCSI(final byte) {
+	if e.OnOutput == nil {
 		return
 	}
-	q := &m.seq
-	b := append(m.out[:0], "\x1b["...)
+	q := &e.seq
+	b := append(e.out[:0], "\x1b["...)
 	if q.prefix != 0 {
 		b = append(b, q.prefix)
 	}
@@ -408,13 +408,13 @@ func (m *Model) passCSI(final byte) {
 	if q.inter != 0 {
 		b = append(b, q.inter)
 	}
-	m.out = append(b, final)
-	m.OnOutput(m.out)
+	e.out = append(b, final)
+	e.OnOutput(e.out)
 }
 
 // sendAnswer sends a response to the program.
-func (m *Model) sendAnswer(format string, a ...any) {
-	if m.OnResponse != nil {
-		m.OnResponse(fmt.Appendf(nil, format, a...))
+func (e *Emulator) sendAnswer(format string, a ...any) {
+	if e.OnResponse != nil {
+		e.OnResponse(fmt.Appendf(nil, format, a...))
 	}
 }

@@ -1,4 +1,4 @@
-// Package vt emulates a terminal. A Model takes the output of a program, keeps the
+// Package vt emulates a terminal. An Emulator takes the output of a program, keeps the
 // screen, and can serialize it as bytes that put any terminal into
 // the same state. Terminal is a terminal with a program and any number
 // of viewers.

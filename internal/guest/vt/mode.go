@@ -54,31 +54,31 @@ func (m *modes) modeSetting(n int) *int {
 }
 
 // setModes executes DECSET and DECRST, mode by mode.
-func (m *Model) setModes(on bool) {
-	q := m.seq
+func (e *Emulator) setModes(on bool) {
+	q := e.seq
 	for i := range q.n {
 		n := int(q.params[i])
-		if m.setMode(n, on) {
-			m.seq.reset()
-			m.seq.prefix, m.seq.n, m.seq.params[0] = '?', 1, int32(n)
+		if e.setMode(n, on) {
+			e.seq.reset()
+			e.seq.prefix, e.seq.n, e.seq.params[0] = '?', 1, int32(n)
 			final := byte('l')
 			if on {
 				final = 'h'
 			}
-			m.passCSI(final)
+			e.passCSI(final)
 		}
 	}
 }
 
-func (m *Model) setMode(n int, on bool) bool {
-	if f := m.modes.modeFlag(n); f != nil {
+func (e *Emulator) setMode(n int, on bool) bool {
+	if f := e.modes.modeFlag(n); f != nil {
 		*f = on
 		if n == 6 {
-			m.moveTo(0, 0)
+			e.moveTo(0, 0)
 		}
 		return true
 	}
-	if c := m.modes.modeSetting(n); c != nil {
+	if c := e.modes.modeSetting(n); c != nil {
 		*c = 0
 		if on {
 			*c = n
@@ -88,12 +88,12 @@ func (m *Model) setMode(n int, on bool) bool {
 	switch n {
 	case 1048:
 		if on {
-			m.saveCursor()
+			e.saveCursor()
 		} else {
-			m.restoreCursor()
+			e.restoreCursor()
 		}
 	case 47, 1047, 1049:
-		m.switchScreen(on, n == 1049)
+		e.switchScreen(on, n == 1049)
 	default:
 		return false
 	}
@@ -101,36 +101,36 @@ func (m *Model) setMode(n int, on bool) bool {
 }
 
 // switchScreen switches to the main or alternate screen; cursor saves or restores the cursor.
-func (m *Model) switchScreen(on, cursor bool) {
+func (e *Emulator) switchScreen(on, cursor bool) {
 	if on && cursor {
-		m.saveCursor()
+		e.saveCursor()
 	}
-	if on && m.current == &m.main {
-		m.alt.clearScreen(m.rows, m.cols)
-		m.current = &m.alt
-		for i := range m.alt.lines {
-			m.alt.lines[i].fill(m.eraseCell())
+	if on && e.current == &e.main {
+		e.alt.clearScreen(e.rows, e.cols)
+		e.current = &e.alt
+		for i := range e.alt.lines {
+			e.alt.lines[i].fill(e.eraseCell())
 		}
 	}
 	if !on {
-		m.alt = screen{} // its contents are not needed again
-		m.current = &m.main
+		e.alt = screen{} // its contents are not needed again
+		e.current = &e.main
 		if cursor {
-			m.restoreCursor()
+			e.restoreCursor()
 		}
 	}
-	m.clampCursor()
+	e.clampCursor()
 }
 
 // setANSI executes SM and RM.
-func (m *Model) setANSI(on bool) bool {
+func (e *Emulator) setANSI(on bool) bool {
 	known := false
-	for i := range m.seq.n {
-		switch m.seq.params[i] {
+	for i := range e.seq.n {
+		switch e.seq.params[i] {
 		case 4:
-			m.modes.insert = on
+			e.modes.insert = on
 		case 20:
-			m.modes.newline = on
+			e.modes.newline = on
 		default:
 			continue
 		}
@@ -140,59 +140,59 @@ func (m *Model) setANSI(on bool) bool {
 }
 
 // softReset executes DECSTR.
-func (m *Model) softReset() {
-	m.modes.insert, m.modes.origin, m.modes.keys, m.modes.keypad, m.modes.wrap, m.modes.cursor = false, false, false, false, true, true
-	m.current.top, m.current.bottom = 0, m.rows-1
-	m.pen, m.sets = style{}, charsets{}
-	m.current.saved = saved{}
+func (e *Emulator) softReset() {
+	e.modes.insert, e.modes.origin, e.modes.keys, e.modes.keypad, e.modes.wrap, e.modes.cursor = false, false, false, false, true, true
+	e.current.top, e.current.bottom = 0, e.rows-1
+	e.pen, e.sets = style{}, charsets{}
+	e.current.saved = saved{}
 }
 
 // answerQuery responds to a query of the program. A response never contains text that the
 // program has written.
-func (m *Model) answerQuery(final byte) {
-	q := &m.seq
+func (e *Emulator) answerQuery(final byte) {
+	q := &e.seq
 	switch {
 	case final == 'c' && q.inter == 0 && q.paramOr(0, 0) == 0:
 		switch q.prefix {
 		case 0:
-			m.sendAnswer("\x1b[?1;2c")
+			e.sendAnswer("\x1b[?1;2c")
 		case '>':
-			m.sendAnswer("\x1b[>0;276;0c")
+			e.sendAnswer("\x1b[>0;276;0c")
 		}
 	case final == 'n' && q.inter == 0:
-		m.reportStatus(q.paramOr(0, 0))
+		e.reportStatus(q.paramOr(0, 0))
 	case final == 'p' && q.prefix == '?' && q.inter == '$':
-		m.sendAnswer("\x1b[?%d;%d$y", q.paramOr(0, 0), m.modeState(q.paramOr(0, 0)))
+		e.sendAnswer("\x1b[?%d;%d$y", q.paramOr(0, 0), e.modeState(q.paramOr(0, 0)))
 	case final == 't' && q.prefix == 0 && q.inter == 0 && q.paramOr(0, 0) == 18:
-		m.sendAnswer("\x1b[8;%d;%dt", m.rows, m.cols)
+		e.sendAnswer("\x1b[8;%d;%dt", e.rows, e.cols)
 	}
 }
 
 // reportStatus executes DSR.
-func (m *Model) reportStatus(what int) {
+func (e *Emulator) reportStatus(what int) {
 	private := ""
-	if m.seq.prefix == '?' {
+	if e.seq.prefix == '?' {
 		private = "?"
-	} else if m.seq.prefix != 0 {
+	} else if e.seq.prefix != 0 {
 		return
 	}
 	switch what {
 	case 5:
-		m.sendAnswer("\x1b[0n")
+		e.sendAnswer("\x1b[0n")
 	case 6:
-		m.sendAnswer("\x1b[%s%d;%dR", private, m.y-m.originRow()+1, m.x+1)
+		e.sendAnswer("\x1b[%s%d;%dR", private, e.y-e.originRow()+1, e.x+1)
 	}
 }
 
 // modeState returns the response to DECRQM: 0 unknown, 1 set, 2 reset.
-func (m *Model) modeState(n int) int {
+func (e *Emulator) modeState(n int) int {
 	on := false
-	if f := m.modes.modeFlag(n); f != nil {
+	if f := e.modes.modeFlag(n); f != nil {
 		on = *f
-	} else if c := m.modes.modeSetting(n); c != nil {
+	} else if c := e.modes.modeSetting(n); c != nil {
 		on = *c == n
 	} else if n == 47 || n == 1047 || n == 1049 {
-		on = m.current == &m.alt
+		on = e.current == &e.alt
 	} else {
 		return 0
 	}

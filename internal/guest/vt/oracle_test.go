@@ -61,7 +61,7 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-func judge(m *Model) judged {
+func judge(m *Emulator) judged {
 	s := m.Screen()
 	j := judged{Row: s.Row, Col: s.Col, Alternate: s.Alternate, History: s.Scrollback}
 	if m.pending {
@@ -77,7 +77,7 @@ func judge(m *Model) judged {
 }
 
 // runs is what oracle.mjs calls so.
-func runs(m *Model, cells []cell) []string {
+func runs(m *Emulator, cells []cell) []string {
 	list := []string{}
 	for i := range cells {
 		c := &cells[i]

@@ -45,145 +45,145 @@ func (q *sequence) reset() {
 }
 
 // Write processes the output of a program. It never fails.
-func (m *Model) Write(p []byte) (int, error) {
+func (e *Emulator) Write(p []byte) (int, error) {
 	n := len(p)
-	if len(m.partial) > 0 {
-		p = m.completeRune(p)
+	if len(e.partial) > 0 {
+		p = e.completeRune(p)
 	}
 	for len(p) > 0 {
-		if m.state == ground {
-			p = m.writeText(p)
+		if e.state == ground {
+			p = e.writeText(p)
 			continue
 		}
-		m.feedByte(p[0])
+		e.feedByte(p[0])
 		p = p[1:]
 	}
 	return n, nil
 }
 
 // completeRune completes a partial character with the beginning of p and returns the rest of p.
-func (m *Model) completeRune(p []byte) []byte {
+func (e *Emulator) completeRune(p []byte) []byte {
 	k := min(len(p), utf8.UTFMax)
-	m.partial = append(m.partial, p[:k]...)
-	if !utf8.FullRune(m.partial) {
+	e.partial = append(e.partial, p[:k]...)
+	if !utf8.FullRune(e.partial) {
 		return nil
 	}
-	old := len(m.partial) - k
-	r, size := utf8.DecodeRune(m.partial)
-	m.partial = m.partial[:0]
+	old := len(e.partial) - k
+	r, size := utf8.DecodeRune(e.partial)
+	e.partial = e.partial[:0]
 	if r == utf8.RuneError && size <= 1 { // what came last was no beginning
 		return p
 	}
-	m.writeRune(r)
+	e.writeRune(r)
 	return p[size-old:]
 }
 
 // writeText processes text up to the next sequence and returns the rest.
-func (m *Model) writeText(p []byte) []byte {
-	for len(p) > 0 && m.state == ground {
+func (e *Emulator) writeText(p []byte) []byte {
+	for len(p) > 0 && e.state == ground {
 		b := p[0]
 		if b >= ' ' && b < 0x7f {
 			n := 1
 			for n < len(p) && p[n] >= ' ' && p[n] < 0x7f {
 				n++
 			}
-			m.printASCII(p[:n])
+			e.printASCII(p[:n])
 			p = p[n:]
 			continue
 		}
 		if b < utf8.RuneSelf {
-			m.beginControl(b)
+			e.beginControl(b)
 			p = p[1:]
 			continue
 		}
 		r, size := utf8.DecodeRune(p)
 		if r == utf8.RuneError && size <= 1 {
 			if !utf8.FullRune(p) {
-				m.partial = append(m.partial[:0], p...)
+				e.partial = append(e.partial[:0], p...)
 				return nil
 			}
 			p = p[1:] // no text at all: left out, as xterm.js does
 			continue
 		}
-		m.writeRune(r)
+		e.writeRune(r)
 		p = p[size:]
 	}
 	return p
 }
 
 // writeRune processes a character that is not ASCII.
-func (m *Model) writeRune(r rune) {
+func (e *Emulator) writeRune(r rune) {
 	if r >= 0x80 && r < 0xa0 {
-		m.beginEscape(byte(r - 0x40))
+		e.beginEscape(byte(r - 0x40))
 		return
 	}
-	m.print(r)
+	e.print(r)
 }
 
 // beginControl processes a control character in text.
-func (m *Model) beginControl(b byte) {
+func (e *Emulator) beginControl(b byte) {
 	if b == 0x1b {
-		m.state = escape
-		m.seq.reset()
+		e.state = escape
+		e.seq.reset()
 		return
 	}
-	m.doControl(b)
+	e.doControl(b)
 }
 
 // feedByte processes a byte of a sequence.
-func (m *Model) feedByte(b byte) {
+func (e *Emulator) feedByte(b byte) {
 	switch b {
 	case 0x18, 0x1a: // CAN, SUB
-		m.state = ground
+		e.state = ground
 		return
 	case 0x1b:
-		if m.state == osc {
-			m.finishOSC()
+		if e.state == osc {
+			e.finishOSC()
 		}
-		m.state = escape
-		m.seq.reset()
+		e.state = escape
+		e.seq.reset()
 		return
 	}
-	switch m.state {
+	switch e.state {
 	case osc, ignored:
-		m.feedString(b)
+		e.feedString(b)
 		return
 	}
 	switch {
 	case b < ' ':
-		m.doControl(b)
+		e.doControl(b)
 	case b == 0x7f:
 	case b > 0x7f:
-		m.state = ground // and the character is lost with the sequence that it broke
-	case m.state == escape || m.state == escapeMore:
-		m.feedEscape(b)
+		e.state = ground // and the character is lost with the sequence that it broke
+	case e.state == escape || e.state == escapeMore:
+		e.feedEscape(b)
 	default:
-		m.feedCSI(b)
+		e.feedCSI(b)
 	}
 }
 
 // feedString processes a byte of an OSC or of an ignored string. C1 ST and BEL
 // end both; a C1 control is encoded as UTF-8, so its first byte is held back.
-func (m *Model) feedString(b byte) {
-	q := &m.seq
+func (e *Emulator) feedString(b byte) {
+	q := &e.seq
 	if n := len(q.str); n > 0 && q.str[n-1] == 0xc2 && b >= 0x80 && b < 0xa0 {
 		q.str = q.str[:n-1]
-		if m.state == osc && b == 0x9c {
-			m.finishOSC()
+		if e.state == osc && b == 0x9c {
+			e.finishOSC()
 		}
-		m.state = ground
+		e.state = ground
 		if b != 0x9c {
-			m.beginEscape(b - 0x40)
+			e.beginEscape(b - 0x40)
 		}
 		return
 	}
-	if m.state == osc && b == 7 {
-		m.finishOSC()
-		m.state = ground
+	if e.state == osc && b == 7 {
+		e.finishOSC()
+		e.state = ground
 		return
 	}
 	switch {
-	case m.state == ignored:
+	case e.state == ignored:
 		q.str = append(q.str[:0], b) // the last byte only
 	case len(q.str) < maxOSC:
 		q.str = append(q.str, b)
@@ -193,56 +193,56 @@ func (m *Model) feedString(b byte) {
 }
 
 // beginEscape begins the sequence ESC b.
-func (m *Model) beginEscape(b byte) {
-	m.state = escape
-	m.seq.reset()
-	m.feedEscape(b)
+func (e *Emulator) beginEscape(b byte) {
+	e.state = escape
+	e.seq.reset()
+	e.feedEscape(b)
 }
 
-func (m *Model) feedEscape(b byte) {
-	q := &m.seq
+func (e *Emulator) feedEscape(b byte) {
+	q := &e.seq
 	if b < '0' {
 		q.inter = b
-		m.state = escapeMore
+		e.state = escapeMore
 		return
 	}
-	if m.state == escape {
+	if e.state == escape {
 		switch b {
 		case '[':
-			m.state = csi
+			e.state = csi
 			return
 		case ']':
-			m.state = osc
+			e.state = osc
 			q.str = q.str[:0]
 			return
 		case 'P', 'X', '^', '_':
-			m.state = ignored
+			e.state = ignored
 			q.str = q.str[:0]
 			return
 		}
 	}
-	m.state = ground
-	m.doESC(b)
+	e.state = ground
+	e.doESC(b)
 }
 
-func (m *Model) feedCSI(b byte) {
-	q := &m.seq
+func (e *Emulator) feedCSI(b byte) {
+	q := &e.seq
 	switch {
 	case b >= '@':
-		was := m.state
-		m.state = ground
+		was := e.state
+		e.state = ground
 		if was != csiIgnore {
-			m.doCSI(b)
+			e.doCSI(b)
 		}
-	case m.state == csiIgnore:
+	case e.state == csiIgnore:
 	case b < '0':
 		q.inter = b
-		m.state = csiMore
-	case m.state == csiMore:
-		m.state = csiIgnore
+		e.state = csiMore
+	case e.state == csiMore:
+		e.state = csiIgnore
 	case b >= '<':
 		if q.n > 0 || q.prefix != 0 {
-			m.state = csiIgnore
+			e.state = csiIgnore
 			return
 		}
 		q.prefix = b

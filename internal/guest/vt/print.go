@@ -1,16 +1,16 @@
 package vt
 
 // eraseCell returns an erased cell: it has the background of the pen.
-func (m *Model) eraseCell() cell { return blankCell(m.pen.bg) }
+func (e *Emulator) eraseCell() cell { return blankCell(e.pen.bg) }
 
 // rowAt returns a row of the screen.
-func (m *Model) rowAt(y int) *line { return &m.current.lines[y] }
+func (e *Emulator) rowAt(y int) *line { return &e.current.lines[y] }
 
 // eraseColumns blanks the columns from x0 up to x1 of a row.
-func (m *Model) eraseColumns(y, x0, x1 int) {
-	l := m.rowAt(y)
-	c := m.eraseCell()
-	x1 = min(x1, m.cols)
+func (e *Emulator) eraseColumns(y, x0, x1 int) {
+	l := e.rowAt(y)
+	c := e.eraseCell()
+	x1 = min(x1, e.cols)
 	for i := x0; i < x1; i++ {
 		l.cells[i] = c
 	}
@@ -25,21 +25,21 @@ func (m *Model) eraseColumns(y, x0, x1 int) {
 
 // scrollUp moves the rows between the margins up by n; keep stores rows that leave the top of
 // the main screen in the scrollback.
-func (m *Model) scrollUp(n int, keep bool) {
-	s := m.current
+func (e *Emulator) scrollUp(n int, keep bool) {
+	s := e.current
 	n = min(n, s.bottom-s.top+1)
-	if keep && s.top == 0 && s == &m.main {
+	if keep && s.top == 0 && s == &e.main {
 		for i := range n {
-			m.history.push(&m.marks, &s.lines[i])
+			e.history.push(&e.marks, &s.lines[i])
 		}
 	}
-	m.rotateRows(s.top, s.bottom, n)
+	e.rotateRows(s.top, s.bottom, n)
 }
 
 // rotateRows moves the rows from..to up by n, or down if n is negative,
 // and blanks the rows that become free.
-func (m *Model) rotateRows(from, to, n int) {
-	rows := m.current.lines[from : to+1]
+func (e *Emulator) rotateRows(from, to, n int) {
+	rows := e.current.lines[from : to+1]
 	k := min(max(n, -n), len(rows))
 	if k == 0 {
 		return
@@ -56,7 +56,7 @@ func (m *Model) rotateRows(from, to, n int) {
 		in = rows[:k]
 	}
 	copy(in, out)
-	c := m.eraseCell()
+	c := e.eraseCell()
 	for i := range in {
 		in[i].fill(c)
 		in[i].wrapped = false
@@ -64,65 +64,65 @@ func (m *Model) rotateRows(from, to, n int) {
 }
 
 // lineFeed moves the cursor to the next row and scrolls at the bottom margin.
-func (m *Model) lineFeed() {
-	m.pending = false
+func (e *Emulator) lineFeed() {
+	e.pending = false
 	switch {
-	case m.y == m.current.bottom:
-		m.scrollUp(1, true)
-	case m.y < m.rows-1:
-		m.y++
-		m.rowAt(m.y).wrapped = false
+	case e.y == e.current.bottom:
+		e.scrollUp(1, true)
+	case e.y < e.rows-1:
+		e.y++
+		e.rowAt(e.y).wrapped = false
 	}
 }
 
 // reverseFeed moves the cursor to the row above and scrolls at the top margin.
-func (m *Model) reverseFeed() {
-	m.pending = false
+func (e *Emulator) reverseFeed() {
+	e.pending = false
 	switch {
-	case m.y == m.current.top:
-		m.rotateRows(m.current.top, m.current.bottom, -1)
-	case m.y > 0:
-		m.y--
+	case e.y == e.current.top:
+		e.rotateRows(e.current.top, e.current.bottom, -1)
+	case e.y > 0:
+		e.y--
 	}
 }
 
 // wrapLine continues at the beginning of the next row.
-func (m *Model) wrapLine() {
-	m.x = 0
-	m.lineFeed()
-	m.rowAt(m.y).wrapped = m.y > 0
+func (e *Emulator) wrapLine() {
+	e.x = 0
+	e.lineFeed()
+	e.rowAt(e.y).wrapped = e.y > 0
 }
 
 // printASCII prints characters from space to tilde.
-func (m *Model) printASCII(p []byte) {
-	m.passBytes(p)
-	if m.modes.insert || m.sets.isDrawing() {
+func (e *Emulator) printASCII(p []byte) {
+	e.passBytes(p)
+	if e.modes.insert || e.sets.isDrawing() {
 		for _, b := range p {
-			m.putRune(m.sets.mapByte(b))
+			e.putRune(e.sets.mapByte(b))
 		}
 		return
 	}
-	m.last = rune(p[len(p)-1])
+	e.last = rune(p[len(p)-1])
 	for len(p) > 0 {
-		if m.pending && m.modes.wrap {
-			m.wrapLine()
+		if e.pending && e.modes.wrap {
+			e.wrapLine()
 		}
-		n := min(len(p), m.cols-m.x)
-		l := m.rowAt(m.y)
-		cells := l.cells[m.x : m.x+n]
-		c := cell{style: m.pen}
+		n := min(len(p), e.cols-e.x)
+		l := e.rowAt(e.y)
+		cells := l.cells[e.x : e.x+n]
+		c := cell{style: e.pen}
 		for i := range cells {
 			c.r = rune(p[i])
 			cells[i] = c
 		}
-		l.fixBorder(m.x)
-		l.fixBorder(m.x + n)
+		l.fixBorder(e.x)
+		l.fixBorder(e.x + n)
 		p = p[n:]
-		m.x += n
-		m.pending = false
-		if m.x == m.cols {
-			m.x, m.pending = m.cols-1, true
-			if !m.modes.wrap && len(p) > 1 {
+		e.x += n
+		e.pending = false
+		if e.x == e.cols {
+			e.x, e.pending = e.cols-1, true
+			if !e.modes.wrap && len(p) > 1 {
 				p = p[len(p)-1:] // all of them stand in the last column, one after the other
 			}
 		}
@@ -130,66 +130,66 @@ func (m *Model) printASCII(p []byte) {
 }
 
 // print prints a character that is not ASCII.
-func (m *Model) print(r rune) {
-	m.passRune(r)
-	m.putRune(r)
+func (e *Emulator) print(r rune) {
+	e.passRune(r)
+	e.putRune(r)
 }
 
 // putRune writes a character at the cursor.
-func (m *Model) putRune(r rune) {
+func (e *Emulator) putRune(r rune) {
 	w := 1
 	if r >= 0x300 {
 		w = columnsOf(r)
 	}
 	if w == 0 {
-		m.addMark(r)
+		e.addMark(r)
 		return
 	}
-	m.last = r
-	if m.pending && m.modes.wrap || w == 2 && m.x == m.cols-1 && m.modes.wrap {
-		m.wrapLine()
+	e.last = r
+	if e.pending && e.modes.wrap || w == 2 && e.x == e.cols-1 && e.modes.wrap {
+		e.wrapLine()
 	}
-	if m.x+w > m.cols {
+	if e.x+w > e.cols {
 		return // half of it has no place
 	}
-	m.pending = false
-	l := m.rowAt(m.y)
-	if m.modes.insert {
-		m.shiftColumns(m.x, w)
+	e.pending = false
+	l := e.rowAt(e.y)
+	if e.modes.insert {
+		e.shiftColumns(e.x, w)
 	}
-	l.cells[m.x] = cell{r: r, style: m.pen}
+	l.cells[e.x] = cell{r: r, style: e.pen}
 	if w == 2 {
-		l.cells[m.x].w = wide
-		l.cells[m.x+1] = cell{r: ' ', style: m.pen, w: rest}
+		l.cells[e.x].w = wide
+		l.cells[e.x+1] = cell{r: ' ', style: e.pen, w: rest}
 	}
-	l.fixBorder(m.x)
-	l.fixBorder(m.x + w)
-	if m.x += w; m.x == m.cols {
-		m.x, m.pending = m.cols-1, true
+	l.fixBorder(e.x)
+	l.fixBorder(e.x + w)
+	if e.x += w; e.x == e.cols {
+		e.x, e.pending = e.cols-1, true
 	}
 }
 
 // addMark adds a combining mark to the character before the cursor.
-func (m *Model) addMark(r rune) {
-	x := m.x - 1
-	if m.pending {
-		x = m.x
+func (e *Emulator) addMark(r rune) {
+	x := e.x - 1
+	if e.pending {
+		x = e.x
 	}
 	if x < 0 {
 		return
 	}
-	cells := m.rowAt(m.y).cells
+	cells := e.rowAt(e.y).cells
 	if cells[x].w == rest {
 		x--
 	}
-	text := string(m.marks.appendCell(nil, cells[x].r)) + string(r)
+	text := string(e.marks.appendCell(nil, cells[x].r)) + string(r)
 	if len(text) > maxCluster {
 		return
 	}
-	ref, ok := m.marks.put(text)
+	ref, ok := e.marks.put(text)
 	if !ok {
-		m.dropUnusedClusters()
-		if ref, ok = m.marks.put(text); !ok {
+		e.dropUnusedClusters()
+		if ref, ok = e.marks.put(text); !ok {
 			return
 		}
 	}
@@ -197,26 +197,26 @@ func (m *Model) addMark(r rune) {
 }
 
 // dropUnusedClusters removes clusters that no screen refers to.
-func (m *Model) dropUnusedClusters() {
+func (e *Emulator) dropUnusedClusters() {
 	var kept clusters
-	for _, s := range []*screen{&m.main, &m.alt} {
+	for _, s := range []*screen{&e.main, &e.alt} {
 		for i := range s.lines {
 			cells := s.lines[i].cells
 			for j := range cells {
 				if cells[j].r < 0 {
-					cells[j].r, _ = kept.put(m.marks.get(cells[j].r)) // there were no more before
+					cells[j].r, _ = kept.put(e.marks.get(cells[j].r)) // there were no more before
 				}
 			}
 		}
 	}
-	m.marks = kept
-	m.last = 0
+	e.marks = kept
+	e.last = 0
 }
 
 // shiftColumns moves the cells from column x to the right by n, or to the left if n
 // is negative.
-func (m *Model) shiftColumns(x, n int) {
-	l := m.rowAt(m.y)
+func (e *Emulator) shiftColumns(x, n int) {
+	l := e.rowAt(e.y)
 	cells := l.cells[x:]
 	k := min(max(n, -n), len(cells))
 	if n > 0 {
@@ -226,14 +226,14 @@ func (m *Model) shiftColumns(x, n int) {
 		copy(cells, cells[k:])
 		cells = cells[len(cells)-k:]
 	}
-	c := m.eraseCell()
+	c := e.eraseCell()
 	for i := range cells {
 		cells[i] = c
 	}
 	l.fixBorder(x)
 	l.fixBorder(x + k)
-	l.fixBorder(m.cols - k)
-	if last := &l.cells[m.cols-1]; last.w == wide {
+	l.fixBorder(e.cols - k)
+	if last := &l.cells[e.cols-1]; last.w == wide {
 		last.r, last.w = ' ', narrow
 	}
 	if first := &l.cells[0]; first.w == rest {

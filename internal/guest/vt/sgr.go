@@ -7,14 +7,14 @@ import (
 )
 
 // doSGR executes SGR: it changes the pen.
-func (m *Model) doSGR() {
-	q := &m.seq
+func (e *Emulator) doSGR() {
+	q := &e.seq
 	if q.n == 0 {
-		m.pen = style{}
+		e.pen = style{}
 		return
 	}
 	for i := 0; i < q.n; {
-		i = m.pen.applyParam(q, i)
+		i = e.pen.applyParam(q, i)
 	}
 }
 
@@ -104,14 +104,14 @@ func (q *sequence) parseColor(i, next int) (c color, end int, ok bool) {
 const maxTitle = 256 // bytes
 
 // finishOSC executes an OSC. Only titles are supported.
-func (m *Model) finishOSC() {
-	m.last = 0
-	n, text, found := strings.Cut(string(m.seq.str), ";")
+func (e *Emulator) finishOSC() {
+	e.last = 0
+	n, text, found := strings.Cut(string(e.seq.str), ";")
 	if !found || n != "0" && n != "2" {
 		return
 	}
-	m.title = cleanTitle(text)
-	m.passBytes([]byte("\x1b]2;" + m.title + "\a"))
+	e.title = cleanTitle(text)
+	e.passBytes([]byte("\x1b]2;" + e.title + "\a"))
 }
 
 // cleanTitle removes control characters from a title and limits its length.

@@ -13,26 +13,26 @@ const resetSequence = "\x18\x1b\\\x1b[?1049l\x1b[!p\x1b[?7h\x1b[?6l\x1b[4l\x1b[2
 // Snapshot returns bytes that put a terminal of the same size into the state of
 // this one: both screens, cursors, attributes, modes, title. history includes the
 // scrollback, which replaces that of the terminal.
-func (m *Model) Snapshot(history bool) []byte {
-	w := &painter{m: m, b: make([]byte, 0, 4<<10)}
+func (e *Emulator) Snapshot(history bool) []byte {
+	w := &painter{m: e, b: make([]byte, 0, 4<<10)}
 	w.add(resetSequence)
 	if history {
 		w.add("\x1b[3J")
 		w.paintHistory()
 	}
-	w.paintScreen(&m.main, history && len(m.history.lines) > 0)
-	w.paintSavedCursor(&m.main)
-	if m.current == &m.alt {
+	w.paintScreen(&e.main, history && len(e.history.lines) > 0)
+	w.paintSavedCursor(&e.main)
+	if e.current == &e.alt {
 		w.add("\x1b[?1049h\x1b[?6l\x1b[m\x1b(B\x1b)B\x0f\x1b[2J\x1b[H")
-		w.paintScreen(&m.alt, false)
-		w.paintSavedCursor(&m.alt)
+		w.paintScreen(&e.alt, false)
+		w.paintSavedCursor(&e.alt)
 	}
 	w.add("\x1b[?6l")
 	w.paintModes()
-	if m.modes.origin {
+	if e.modes.origin {
 		w.add("\x1b[?6h")
 	}
-	w.placeCursor(m.x, m.y, m.pending, m.modes.origin)
+	w.placeCursor(e.x, e.y, e.pending, e.modes.origin)
 	w.paintFinalModes()
 	return w.b
 }
@@ -40,26 +40,26 @@ func (m *Model) Snapshot(history bool) []byte {
 // Paint returns bytes that show the part of the screen that fits into a window of
 // another size. rows holds the last painted text of each row of the window
 // and is updated; nil: nothing was painted yet.
-func (m *Model) Paint(size atoll.Size, rows []string) ([]byte, []string) {
+func (e *Emulator) Paint(size atoll.Size, rows []string) ([]byte, []string) {
 	height, cols := clampSize(size)
-	w := &painter{m: m}
+	w := &painter{m: e}
 	if rows == nil {
 		w.add(resetSequence)
 		w.paintModes()
 		rows = make([]string, height)
 	}
 	w.add("\x1b[?25l\x1b[?7l")
-	first := max(0, min(m.y-height+1, m.rows-height))
+	first := max(0, min(e.y-height+1, e.rows-height))
 	left := 0
-	if m.x >= cols {
-		left = m.x - cols + 1
+	if e.x >= cols {
+		left = e.x - cols + 1
 	}
 	for i := range height {
 		text := ""
-		if y := first + i; y < m.rows {
-			cells := m.rowAt(y).cells[left:]
+		if y := first + i; y < e.rows {
+			cells := e.rowAt(y).cells[left:]
 			cells = cells[:min(len(cells), cols)]
-			text = string(m.marks.appendLine(nil, trimBlanks(cells)))
+			text = string(e.marks.appendLine(nil, trimBlanks(cells)))
 		}
 		if text != rows[i] {
 			rows[i] = text
@@ -67,7 +67,7 @@ func (m *Model) Paint(size atoll.Size, rows []string) ([]byte, []string) {
 			w.add(text + "\x1b[K")
 		}
 	}
-	w.moveTo(m.x-left, m.y-first)
+	w.moveTo(e.x-left, e.y-first)
 	w.paintModes()
 	w.paintFinalModes()
 	return w.b, rows
@@ -75,7 +75,7 @@ func (m *Model) Paint(size atoll.Size, rows []string) ([]byte, []string) {
 
 // painter builds terminal output.
 type painter struct {
-	m *Model
+	m *Emulator
 	b []byte
 }
 

@@ -39,8 +39,8 @@ type Terminal struct {
 	inputReady chan struct{} // there is something in typed
 
 	mu        sync.Mutex
-	program   Program // set before t is shared
-	model     *Model  // guarded by mu, as all below
+	program   Program   // set before t is shared
+	emulator  *Emulator // guarded by mu, as all below
 	info      atoll.Terminal
 	exit      atoll.Exit
 	viewers   map[*viewer]struct{}
@@ -71,10 +71,10 @@ func NewTerminal(spec *atoll.TerminalSpec, now func() time.Time, start func(*Ter
 	}
 	t := &Terminal{
 		now: now, ended: make(chan struct{}), inputReady: make(chan struct{}, 1), inputRoom: make(chan struct{}),
-		model: New(spec.Size, history), viewers: make(map[*viewer]struct{}),
+		emulator: New(spec.Size, history), viewers: make(map[*viewer]struct{}),
 	}
-	t.model.OnOutput = func(b []byte) { t.output = append(t.output, b...) }
-	t.model.OnResponse = t.queueAnswer
+	t.emulator.OnOutput = func(b []byte) { t.output = append(t.output, b...) }
+	t.emulator.OnResponse = t.queueAnswer
 	t.info = atoll.Terminal{Name: spec.Name, Running: true, Created: now(), Active: now()}
 	t.mu.Lock()
 	defer t.mu.Unlock() // early output of the program waits
@@ -92,7 +92,7 @@ func (t *Terminal) Info() atoll.Terminal {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	i := t.info
-	i.Title, i.Size, i.Clients = t.model.Title(), t.model.Size(), len(t.viewers)
+	i.Title, i.Size, i.Clients = t.emulator.Title(), t.emulator.Size(), len(t.viewers)
 	return i
 }
 
@@ -100,7 +100,7 @@ func (t *Terminal) Info() atoll.Terminal {
 func (t *Terminal) Size() atoll.Size {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.model.Size()
+	return t.emulator.Size()
 }
 
 // Write processes output of the program. It never waits for a viewer.
@@ -109,7 +109,7 @@ func (t *Terminal) Write(p []byte) (int, error) {
 	defer t.mu.Unlock()
 	t.info.Active = t.now()
 	t.output = t.output[:0]
-	n, err := t.model.Write(p)
+	n, err := t.emulator.Write(p)
 	for v := range t.viewers {
 		v.queueOutput(t.output)
 		notify(v.changed)
@@ -154,7 +154,7 @@ func (t *Terminal) Kill() { t.program.Kill() }
 func (t *Terminal) Screen() atoll.Screen {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.model.Screen()
+	return t.emulator.Screen()
 }
 
 // queueAnswer queues a terminal's automatic response as input. It is dropped if the program does
@@ -289,12 +289,12 @@ func (t *Terminal) chooseSize() {
 			}
 		}
 	}
-	old := t.model.Size()
+	old := t.emulator.Size()
 	if rows == 0 || !t.info.Running {
 		return
 	}
-	t.model.Resize(atoll.Size{Rows: rows, Cols: cols})
-	size := t.model.Size()
+	t.emulator.Resize(atoll.Size{Rows: rows, Cols: cols})
+	size := t.emulator.Size()
 	if size == old {
 		return
 	}
@@ -356,7 +356,7 @@ func (t *Terminal) readInput(ctx context.Context, cancel context.CancelCauseFunc
 func (t *Terminal) nextOutput(v *viewer) (size atoll.Size, b []byte, over bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	now := t.model.Size()
+	now := t.emulator.Size()
 	switch {
 	case v.a.OnResize != nil && v.reported != now:
 		v.reported, size = now, now
@@ -364,13 +364,13 @@ func (t *Terminal) nextOutput(v *viewer) (size atoll.Size, b []byte, over bool) 
 	case v.a.OnResize == nil && v.size.Rows > 0 && v.size.Cols > 0 && v.size != now:
 		v.queue = nil
 		if v.dirty {
-			b, v.painted = t.model.Paint(v.size, v.painted)
+			b, v.painted = t.emulator.Paint(v.size, v.painted)
 			v.dirty = false
 		}
 		return size, b, !t.info.Running
 	}
 	if v.needsScreen {
-		b = t.model.Snapshot(v.a.History)
+		b = t.emulator.Snapshot(v.a.History)
 		v.needsScreen = false
 	} else {
 		b = v.queue
@@ -388,7 +388,7 @@ func notify(c chan<- struct{}) {
 }
 
 // NewFilter returns a writer that forwards to a user's terminal only sequences that a
-// Model understands. It is for output of untrusted origin.
+// Emulator understands. It is for output of untrusted origin.
 func NewFilter(w io.Writer) io.Writer {
 	f := &filterWriter{m: New(atoll.Size{}, 0), w: w}
 	f.m.OnOutput = func(b []byte) { f.out = append(f.out, b...) }
@@ -396,7 +396,7 @@ func NewFilter(w io.Writer) io.Writer {
 }
 
 type filterWriter struct {
-	m   *Model
+	m   *Emulator
 	w   io.Writer
 	out []byte
 }

@@ -58,8 +58,8 @@ func newSet() *Set {
 // watcher is a window that is a terminal too.
 type watcher struct {
 	mu sync.Mutex
-	m  *Model // guarded by mu
-	n  int    // guarded by mu; bytes that it was sent
+	m  *Emulator // guarded by mu
+	n  int       // guarded by mu; bytes that it was sent
 }
 
 func newWatcher(s atoll.Size) *watcher { return &watcher{m: New(s, 100)} }
@@ -194,7 +194,7 @@ func TestSharedWindowsOfAllSizes(t *testing.T) {
 func screenOf(s *Terminal) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.model.Text()
+	return s.emulator.Text()
 }
 
 // A viewer that does not read delays nothing, and gets the current screen when it

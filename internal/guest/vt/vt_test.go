@@ -11,7 +11,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-func newModel(t testing.TB, rows, cols uint16, text string) *Model {
+func newEmulator(t testing.TB, rows, cols uint16, text string) *Emulator {
 	t.Helper()
 	m := New(atoll.Size{Rows: rows, Cols: cols}, 100)
 	if _, err := m.Write([]byte(text)); err != nil {
@@ -21,7 +21,7 @@ func newModel(t testing.TB, rows, cols uint16, text string) *Model {
 }
 
 // dump is all of a model's state that a snapshot restores.
-func dump(m *Model) string {
+func dump(m *Emulator) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "size %dx%d alt %v title %q\ncursor %d,%d %v pen %+v sets %+v\nmodes %+v\n",
 		m.rows, m.cols, m.current == &m.alt, m.title, m.x, m.y, m.pending, m.pen, m.sets, m.modes)
@@ -48,7 +48,7 @@ func dump(m *Model) string {
 }
 
 // sound fails if a model's invariants do not hold.
-func sound(t *testing.T, m *Model) {
+func sound(t *testing.T, m *Emulator) {
 	t.Helper()
 	if m.x < 0 || m.x >= m.cols || m.y < 0 || m.y >= m.rows || m.pending && m.x != m.cols-1 {
 		t.Fatalf("cursor %d,%d (%v) of %dx%d", m.x, m.y, m.pending, m.cols, m.rows)
@@ -67,7 +67,7 @@ func sound(t *testing.T, m *Model) {
 }
 
 // restored returns a terminal that has been given a snapshot.
-func restored(m *Model, before string) *Model {
+func restored(m *Emulator, before string) *Emulator {
 	n := New(m.Size(), m.history.maxLines)
 	_, _ = n.Write([]byte(before))
 	_, _ = n.Write(m.Snapshot(true))
@@ -114,7 +114,7 @@ func TestScreen(t *testing.T) {
 		{"Aligned", "\x1b#8", "EEEEEEEEEE\nEEEEEEEEEE\nEEEEEEEEEE\nEEEEEEEEEE"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := newModel(t, 4, 10, c.in)
+			m := newEmulator(t, 4, 10, c.in)
 			if got := m.Text(); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
@@ -166,7 +166,7 @@ func TestQueriesAreNotForwarded(t *testing.T) {
 }
 
 func TestResize(t *testing.T) {
-	m := newModel(t, 4, 10, "1\r\n2\r\n3\r\n漢字漢字漢")
+	m := newEmulator(t, 4, 10, "1\r\n2\r\n3\r\n漢字漢字漢")
 	m.Resize(atoll.Size{Rows: 2, Cols: 5})
 	sound(t, m)
 	if got := m.Text(); got != "3\n漢字" {
@@ -189,7 +189,7 @@ func TestResize(t *testing.T) {
 }
 
 func TestResizeOnAlternateScreen(t *testing.T) {
-	m := newModel(t, 10, 20, "one\r\ntwo\x1b[?1049h\x1b[9;5Hlow")
+	m := newEmulator(t, 10, 20, "one\r\ntwo\x1b[?1049h\x1b[9;5Hlow")
 	m.Resize(atoll.Size{Rows: 4, Cols: 20})
 	if got := m.Text(); got != "\n\n\n    low" {
 		t.Errorf("the alternate screen: %q", got)

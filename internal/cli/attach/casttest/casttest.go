@@ -12,7 +12,7 @@ import (
 )
 
 // Play returns the terminal as it is after an asciicast (version 2) has been played.
-func Play(t testing.TB, tape string) *vt.Model {
+func Play(t testing.TB, tape string) *vt.Emulator {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(tape), "\n")
 	var head struct{ Version, Width, Height int }

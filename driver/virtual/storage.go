@@ -20,9 +20,9 @@ import (
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
-// place is where a sandbox is stored: a directory of the host or, in a worker, what the worker's
+// storage is where a sandbox is stored: a directory of the host or, in a worker, what the worker's
 // parent answers for it.
-type place interface {
+type storage interface {
 	blobStore
 	lock(ctx context.Context) (changed bool, err error) // changed: it must be read, because another process has written it
 	unlock() error
@@ -82,7 +82,7 @@ type directory struct {
 // extent is where in the log a blob is.
 type extent struct{ at, size int64 }
 
-var _ place = (*directory)(nil)
+var _ storage = (*directory)(nil)
 
 // newDirectory returns the directory of a stored sandbox.
 func newDirectory(path string, base *sharedBase) *directory {

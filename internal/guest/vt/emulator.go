@@ -17,9 +17,9 @@ const (
 // DefaultScrollback is the number of stored lines if a spec has 0.
 const DefaultScrollback = 2000
 
-// Model is the state of a terminal, which Write updates. It is not safe
+// Emulator is a terminal emulator: Write updates its state. It is not safe
 // for concurrent use.
-type Model struct {
+type Emulator struct {
 	rows, cols int
 	main, alt  screen
 	current    *screen // one of them
@@ -83,8 +83,8 @@ func clampSize(s atoll.Size) (rows, cols int) {
 }
 
 // New returns a terminal with up to history lines of scrollback.
-func New(size atoll.Size, history int) *Model {
-	m := &Model{}
+func New(size atoll.Size, history int) *Emulator {
+	m := &Emulator{}
 	m.rows, m.cols = clampSize(size)
 	m.history.maxLines = min(max(history, 0), MaxScrollback)
 	m.resetState()
@@ -92,18 +92,18 @@ func New(size atoll.Size, history int) *Model {
 }
 
 // Size returns the size, which is never 0.
-func (m *Model) Size() atoll.Size { return atoll.Size{Rows: uint16(m.rows), Cols: uint16(m.cols)} }
+func (e *Emulator) Size() atoll.Size { return atoll.Size{Rows: uint16(e.rows), Cols: uint16(e.cols)} }
 
 // Title returns the title that the program has set.
-func (m *Model) Title() string { return m.title }
+func (e *Emulator) Title() string { return e.title }
 
 // resetState resets the terminal; the scrollback stays.
-func (m *Model) resetState() {
-	m.main.clearScreen(m.rows, m.cols)
-	m.alt = screen{}
-	m.current = &m.main
-	m.x, m.y, m.pending = 0, 0, false
-	m.pen, m.sets, m.modes, m.last, m.title = style{}, charsets{}, newModes(), 0, ""
+func (e *Emulator) resetState() {
+	e.main.clearScreen(e.rows, e.cols)
+	e.alt = screen{}
+	e.current = &e.main
+	e.x, e.y, e.pending = 0, 0, false
+	e.pen, e.sets, e.modes, e.last, e.title = style{}, charsets{}, newModes(), 0, ""
 }
 
 // clearScreen resets a screen to an empty one.
@@ -132,32 +132,32 @@ func newTabs(cols int) []bool {
 // Resize changes the size. It cuts or pads lines instead of rewrapping them: full-screen
 // programs redraw, so do shells with their line, and both
 // would be wrong about the cursor if the text had moved.
-func (m *Model) Resize(size atoll.Size) {
+func (e *Emulator) Resize(size atoll.Size) {
 	rows, cols := clampSize(size)
-	if rows == m.rows && cols == m.cols {
+	if rows == e.rows && cols == e.cols {
 		return
 	}
-	if cols != m.cols {
-		m.history.unwrapLines()
+	if cols != e.cols {
+		e.history.unwrapLines()
 	}
-	y := m.y
-	if m.current == &m.alt {
-		y = m.main.saved.y // where it will be again
+	y := e.y
+	if e.current == &e.alt {
+		y = e.main.saved.y // where it will be again
 	}
-	up := m.main.resizeTo(rows, cols, y, m.pushRow)
-	if m.current == &m.alt {
-		up = m.alt.resizeTo(rows, cols, m.y, nil)
+	up := e.main.resizeTo(rows, cols, y, e.pushRow)
+	if e.current == &e.alt {
+		up = e.alt.resizeTo(rows, cols, e.y, nil)
 	}
-	m.rows, m.cols = rows, cols
-	m.y = min(max(m.y-up, 0), rows-1)
-	if m.x >= cols || m.x < cols-1 {
-		m.pending = false
+	e.rows, e.cols = rows, cols
+	e.y = min(max(e.y-up, 0), rows-1)
+	if e.x >= cols || e.x < cols-1 {
+		e.pending = false
 	}
-	m.x = min(m.x, cols-1)
+	e.x = min(e.x, cols-1)
 }
 
 // pushRow moves a row that leaves the screen to the scrollback.
-func (m *Model) pushRow(l *line) { m.history.push(&m.marks, l) }
+func (e *Emulator) pushRow(l *line) { e.history.push(&e.marks, l) }
 
 // resizeTo changes the size and returns how many rows left the screen at the top.
 func (s *screen) resizeTo(rows, cols, y int, push func(*line)) (up int) {
@@ -193,27 +193,27 @@ func (s *screen) resizeTo(rows, cols, y int, push func(*line)) (up int) {
 }
 
 // Screen returns the current screen as text.
-func (m *Model) Screen() atoll.Screen {
+func (e *Emulator) Screen() atoll.Screen {
 	s := atoll.Screen{
-		Lines: make([]string, m.rows), Scrollback: m.history.plainLines(), Row: m.y, Col: m.x,
-		Title: m.title, Alternate: m.current == &m.alt, Size: m.Size(),
+		Lines: make([]string, e.rows), Scrollback: e.history.plainLines(), Row: e.y, Col: e.x,
+		Title: e.title, Alternate: e.current == &e.alt, Size: e.Size(),
 	}
-	for i := range m.current.lines {
-		s.Lines[i] = m.lineText(&m.current.lines[i])
+	for i := range e.current.lines {
+		s.Lines[i] = e.lineText(&e.current.lines[i])
 	}
 	return s
 }
 
 // Text returns the screen as text, without blank lines at its end.
-func (m *Model) Text() string {
-	return strings.TrimRight(strings.Join(m.Screen().Lines, "\n"), "\n")
+func (e *Emulator) Text() string {
+	return strings.TrimRight(strings.Join(e.Screen().Lines, "\n"), "\n")
 }
 
-func (m *Model) lineText(l *line) string {
+func (e *Emulator) lineText(l *line) string {
 	b := make([]byte, 0, len(l.cells))
 	for i := range l.cells {
 		if l.cells[i].w != rest {
-			b = m.marks.appendCell(b, l.cells[i].r)
+			b = e.marks.appendCell(b, l.cells[i].r)
 		}
 	}
 	return strings.TrimRight(string(b), " ")
