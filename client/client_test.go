@@ -52,7 +52,7 @@ func serve(t testing.TB, network string, drivers ...atoll.Driver) *station {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := &station{fleet: f, server: api.New(api.Options{Fleet: f, Limits: limits})}
+	st := &station{fleet: f, server: api.New(api.Options{HostID: "test", Fleet: f, Limits: limits})}
 	var l net.Listener
 	switch network {
 	case "unix":

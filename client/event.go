@@ -21,9 +21,7 @@ type EventFilter struct {
 func (f EventFilter) values() url.Values {
 	q := make(url.Values)
 	setNumber(q, "after", f.After)
-	if !f.Since.IsZero() {
-		q.Set("since", f.Since.Format(time.RFC3339Nano))
-	}
+	setTime(q, "since", f.Since)
 	for _, t := range f.Types {
 		q.Add("type", t)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/wire"
@@ -139,6 +140,13 @@ func setText(q url.Values, name, value string) {
 	}
 }
 
+// setTime sets a parameter to a time, unless that is zero.
+func setTime(q url.Values, name string, t time.Time) {
+	if !t.IsZero() {
+		q.Set(name, t.Format(time.RFC3339Nano))
+	}
+}
+
 func setFlag(q url.Values, name string, set bool) {
 	if set {
 		q.Set(name, "true")
@@ -263,6 +271,24 @@ func (s *Sandbox) Stats(ctx context.Context) (atoll.Stats, error) {
 	var stats atoll.Stats
 	err := s.c.getJSON(ctx, s.newCall("stats", "", "/stats"), &stats)
 	return stats, err
+}
+
+// UsageSeries is the resource usage of a sandbox over time.
+type (
+	UsageSeries = wire.UsageSeries
+	UsageSample = wire.UsageSample
+)
+
+// Usage returns the resource usage of the sandbox between two times, as the server has sampled it since it
+// started: at most the last day. A zero time is no bound.
+func (s *Sandbox) Usage(ctx context.Context, since, until time.Time) (UsageSeries, error) {
+	k := s.newCall("usage", "", "/usage")
+	k.query = make(url.Values)
+	setTime(k.query, "since", since)
+	setTime(k.query, "until", until)
+	var u UsageSeries
+	err := s.c.getJSON(ctx, k, &u)
+	return u, err
 }
 
 // History returns the newest commands, oldest first, without those of atoll itself.

@@ -20,13 +20,6 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// projectState is a project of a sandbox and the state of its branches on both sides.
-type projectState struct {
-	Path string `json:"path"` // the working tree on the server's host
-
-	project.Ledger
-}
-
 // actOnProject are the parameters of an act on a project.
 type actOnProject struct {
 	SandboxKey
@@ -43,7 +36,7 @@ func (s *Server) registerProjects(api huma.API) {
 		Description: "Of sandboxes that 'atoll up' has created on the server's host. It needs the scope host. A sandbox that does not run is compared as it was last fetched. " +
 			"Otherwise the sandbox's own git reports its side, and nothing of that can be trusted.",
 		Errors: []int{404, 409},
-	}, func(ctx context.Context, a *fleet.Account, in *SandboxKey) (*reply[projectState], error) {
+	}, func(ctx context.Context, a *fleet.Account, in *SandboxKey) (*reply[wire.ProjectState], error) {
 		p, err := s.openProject(ctx, a, in.ID)
 		if err != nil {
 			return nil, err
@@ -112,7 +105,7 @@ func (s *Server) openProject(ctx context.Context, a *fleet.Account, id string) (
 }
 
 // compareBranches returns the state of all branches on both sides.
-func (p *hostProject) compareBranches(ctx context.Context) (projectState, error) {
+func (p *hostProject) compareBranches(ctx context.Context) (wire.ProjectState, error) {
 	var got *project.SyncResult
 	if p.running {
 		err := p.inspect(ctx, "compare", func(ctx context.Context, sb atoll.Sandbox) (err error) {
@@ -120,14 +113,14 @@ func (p *hostProject) compareBranches(ctx context.Context) (projectState, error)
 			return err
 		})
 		if got == nil { // with a result, the error is why a sync would not change the host's branch
-			return projectState{}, err
+			return wire.ProjectState{}, err
 		}
 	}
 	l, err := p.repo.ReadLedger(ctx, p.name, got)
 	if err != nil {
-		return projectState{}, err
+		return wire.ProjectState{}, err
 	}
-	return projectState{p.repo.Dir, *l}, nil
+	return wire.ProjectState{Path: p.repo.Dir, Ledger: *l}, nil
 }
 
 // inspect calls f with the driver's sandbox in one audited call.

@@ -8,10 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
 // Relation compares a branch of a sandbox with the host's branch of the same name.
-type Relation string
+type Relation = wire.Relation
 
 // The relations.
 const (
@@ -25,56 +27,11 @@ const (
 	RemovedHost   Relation = "removed-host"   // it was imported, and the host has no such branch now
 )
 
-// BranchState is the state of one branch, or of the detached HEAD of a working tree, on both sides.
-// Commits are empty where there is no such branch.
-type BranchState struct {
-	Repository string   `json:"repository,omitempty"` // path of a nested repository; empty: the project's own
-	Name       string   `json:"name"`                 // safe to print; "head/TREE": the detached HEAD of a working tree
-	Relation   Relation `json:"relation"`
-	Home       bool     `json:"home"`   // branches, tags or remote-tracking branches of the host contain all commits of the sandbox's branch
-	Ahead      int      `json:"ahead"`  // commits of the sandbox that the host's branch does not have
-	Behind     int      `json:"behind"` // the reverse
-
-	Host     string `json:"host,omitempty"`     // commit of the host's branch
-	Sandbox  string `json:"sandbox,omitempty"`  // commit of the sandbox's branch
-	Imported string `json:"imported,omitempty"` // commit of the host that was last brought into the sandbox
-	Synced   string `json:"synced,omitempty"`   // commit that was last fetched
-	Rescue   string `json:"rescue,omitempty"`   // ref of the newest rescue of this branch
-
-	HostTree     string `json:"host_tree,omitempty"`    // working tree of the host that is on the branch
-	SandboxTree  string `json:"sandbox_tree,omitempty"` // working tree inside, the first if there are several; safe to print
-	HostDirty    bool   `json:"host_dirty"`             // it, or another one on the branch, has uncommitted changes or untracked files
-	SandboxDirty bool   `json:"sandbox_dirty"`
-}
-
-// Ledger is the state of all branches and working trees of a project on the host and in one sandbox.
-type Ledger struct {
-	Live       bool          `json:"live"`                  // the sandbox was examined; false: this is what was fetched from it
-	Branch     string        `json:"branch,omitempty"`      // of the sandbox's main working tree, safe to print
-	HostBranch string        `json:"host_branch,omitempty"` // of the host's working tree
-	Branches   []BranchState `json:"branches"`
-	Commits    int           `json:"commits"`     // commits of the sandbox that no branch or tag of the host has
-	Work       bool          `json:"uncommitted"` // uncommitted work that was not imported and that the host's files do not have
-	Stashes    int           `json:"stashes"`     // stashes inside that are in no rescue
-	Rescued    time.Time     `json:"rescued,omitzero"`
-}
-
-// IsHome reports whether the host has all work of the sandbox.
-func (l *Ledger) IsHome() bool { return l.Commits == 0 && !l.Work && l.Stashes == 0 }
-
-// Pending returns the branches whose commits the host's branches and tags do not have.
-func (l *Ledger) Pending() []BranchState { return PendingBranches(l.Branches) }
-
-// PendingBranches returns the branches whose commits the host's branches and tags do not have.
-func PendingBranches(all []BranchState) []BranchState {
-	var list []BranchState
-	for _, b := range all {
-		if b.Sandbox != "" && !b.Home {
-			list = append(list, b)
-		}
-	}
-	return list
-}
+// What a comparison of both sides finds, as the API reports it.
+type (
+	BranchState = wire.BranchState
+	Ledger      = wire.Ledger
+)
 
 // insideTip is a branch or a detached HEAD of a sandbox.
 type insideTip struct{ kind, name, object string }
@@ -226,7 +183,7 @@ func (r *Repo) ReadLedger(ctx context.Context, name string, got *SyncResult) (*L
 		got = &SyncResult{FetchResult: w.FetchResult}
 	}
 	l.Branch, l.Work = printable(got.Branch), got.PendingWork
-	l.addRepository("", &got.FetchResult)
+	addRepository(l, "", &got.FetchResult)
 	head, err := r.Head(ctx)
 	if err != nil {
 		return nil, err
@@ -238,8 +195,8 @@ func (r *Repo) ReadLedger(ctx context.Context, name string, got *SyncResult) (*L
 	return l, r.addRescues(ctx, name, l, got.stashes)
 }
 
-// addRepository adds the branches of a repository and its nested ones.
-func (l *Ledger) addRepository(where string, got *FetchResult) {
+// addRepository adds the branches of a repository and its nested ones to a ledger.
+func addRepository(l *Ledger, where string, got *FetchResult) {
 	l.Commits += got.PendingCommits
 	l.Branches = slices.Grow(l.Branches, len(got.Branches)+1)
 	for _, b := range got.Branches {
@@ -256,7 +213,7 @@ func (l *Ledger) addRepository(where string, got *FetchResult) {
 	slices.Sort(names)
 	for _, name := range names {
 		m := got.Modules[name]
-		l.addRepository(name, &m)
+		addRepository(l, name, &m)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/project"
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
+	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
 // thereWithRecord is there with the record of the import, as 'atoll up' makes it.
@@ -114,7 +115,7 @@ func TestLedgerAfterSync(t *testing.T) {
 	same(t, "after the sync", describe(readLedger(t, r, sb)), "main equal; side only-inside +i- pending; not home")
 	res, err := r.Sync(t.Context(), sb, box)
 	is(t, err, project.ErrNoNewWork)
-	if list := project.PendingBranches(res.Branches); len(list) != 1 || list[0].Name != "side" || list[0].Ahead != 1 {
+	if list := wire.PendingBranches(res.Branches); len(list) != 1 || list[0].Name != "side" || list[0].Ahead != 1 {
 		t.Errorf("pending after a sync without news: %+v", list)
 	}
 	if _, err := r.Merge(t.Context(), project.MergeOptions{Name: "box", Branch: "side"}); err != nil {

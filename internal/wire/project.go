@@ -1,5 +1,7 @@
 package wire
 
+import "time"
+
 // The acts on a project: the repository on the server's host and the copy in a sandbox.
 const (
 	ProjectSync   = "sync"         // fetch, then fast-forward the host's branch and working tree
@@ -48,4 +50,66 @@ type ProjectResult struct {
 type ProjectRisk struct {
 	Path   string `json:"path"`
 	Reason string `json:"reason"`
+}
+
+// Relation compares a branch of a sandbox with the host's branch of the same name: "equal", "ahead", "behind",
+// "diverged", "only-inside", "only-host", "removed-inside", "removed-host".
+type Relation string
+
+// BranchState is the state of one branch, or of the detached HEAD of a working tree, on both sides.
+// Commits are empty where there is no such branch.
+type BranchState struct {
+	Repository string   `json:"repository,omitempty"` // path of a nested repository; empty: the project's own
+	Name       string   `json:"name"`                 // safe to print; "head/TREE": the detached HEAD of a working tree
+	Relation   Relation `json:"relation"`
+	Home       bool     `json:"home"`   // branches, tags or remote-tracking branches of the host contain all commits of the sandbox's branch
+	Ahead      int      `json:"ahead"`  // commits of the sandbox that the host's branch does not have
+	Behind     int      `json:"behind"` // the reverse
+
+	Host     string `json:"host,omitempty"`     // commit of the host's branch
+	Sandbox  string `json:"sandbox,omitempty"`  // commit of the sandbox's branch
+	Imported string `json:"imported,omitempty"` // commit of the host that was last brought into the sandbox
+	Synced   string `json:"synced,omitempty"`   // commit that was last fetched
+	Rescue   string `json:"rescue,omitempty"`   // ref of the newest rescue of this branch
+
+	HostTree     string `json:"host_tree,omitempty"`    // working tree of the host that is on the branch
+	SandboxTree  string `json:"sandbox_tree,omitempty"` // working tree inside, the first if there are several; safe to print
+	HostDirty    bool   `json:"host_dirty"`             // it, or another one on the branch, has uncommitted changes or untracked files
+	SandboxDirty bool   `json:"sandbox_dirty"`
+}
+
+// Ledger is the state of all branches and working trees of a project on the host and in one sandbox.
+type Ledger struct {
+	Live       bool          `json:"live"`                  // the sandbox was examined; false: this is what was fetched from it
+	Branch     string        `json:"branch,omitempty"`      // of the sandbox's main working tree, safe to print
+	HostBranch string        `json:"host_branch,omitempty"` // of the host's working tree
+	Branches   []BranchState `json:"branches"`
+	Commits    int           `json:"commits"`     // commits of the sandbox that no branch or tag of the host has
+	Work       bool          `json:"uncommitted"` // uncommitted work that was not imported and that the host's files do not have
+	Stashes    int           `json:"stashes"`     // stashes inside that are in no rescue
+	Rescued    time.Time     `json:"rescued,omitzero"`
+}
+
+// IsHome reports whether the host has all work of the sandbox.
+func (l *Ledger) IsHome() bool { return l.Commits == 0 && !l.Work && l.Stashes == 0 }
+
+// Pending returns the branches whose commits the host's branches and tags do not have.
+func (l *Ledger) Pending() []BranchState { return PendingBranches(l.Branches) }
+
+// PendingBranches returns the branches whose commits the host's branches and tags do not have.
+func PendingBranches(all []BranchState) []BranchState {
+	var list []BranchState
+	for _, b := range all {
+		if b.Sandbox != "" && !b.Home {
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+// ProjectState is a project of a sandbox and the state of its branches on both sides.
+type ProjectState struct {
+	Path string `json:"path"` // the working tree on the server's host
+
+	Ledger
 }

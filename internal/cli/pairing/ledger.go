@@ -6,6 +6,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
 // mostBranches limits the branches that are printed one by one.
@@ -86,7 +87,7 @@ func pendingText(b project.BranchState) string {
 // that brings them there. name is the sandbox's.
 func FormatPending(name string, all []project.BranchState) string {
 	var b strings.Builder
-	for i, one := range project.PendingBranches(all) {
+	for i, one := range wire.PendingBranches(all) {
 		if i == mostBranches {
 			b.WriteString("…\n")
 			break

@@ -13,6 +13,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/project"
 	"github.com/atoll-sandbox/atoll/internal/project/projectfile"
+	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
 // SyncOptions say what a sync does.
@@ -333,7 +334,7 @@ func (w *Pair) SyncReport(h SyncOutcome, f SyncOptions) SyncReport {
 		Sandbox: w.Name(), Branch: res.TargetBranch, From: res.OldCommit, To: res.NewCommit, Applied: res.Applied, Switched: res.Switched, DryRun: f.DryRun,
 		Commits: res.Commits, Files: res.Files, Insertions: res.Insertions, Deletions: res.Deletions, Risks: ListRisks(res.Risks), Overwritten: res.Overwritten, RescueRef: res.RescueRef, Updates: []update{}, Pending: []string{},
 	}
-	for _, b := range project.PendingBranches(res.Branches) {
+	for _, b := range wire.PendingBranches(res.Branches) {
 		if !res.Applied || b.Name != res.TargetBranch {
 			s.Pending = append(s.Pending, b.Name)
 		}
