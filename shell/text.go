@@ -81,7 +81,7 @@ func (in *interp) aliasText(name string) (string, bool) {
 
 // endParse handles the end of a text, or a syntax error.
 func (in *interp) endParse(err error, src source) flow {
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		return flowNext
 	}
 	if in.interactive != nil && in.interactive.interrupted {

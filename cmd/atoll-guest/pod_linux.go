@@ -165,7 +165,7 @@ func listenPort(address string) (net.Listener, error) {
 		if !errors.Is(err, unix.EADDRINUSE) || time.Now().After(deadline) {
 			return l, err
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // a port has no notification
 	}
 }
 

@@ -185,7 +185,7 @@ func (b *bridge) connectAgain() (bool, error) {
 		case err == nil:
 			return true, nil
 		}
-		time.Sleep(wait)
+		time.Sleep(wait) //nolint:forbidigo // between attempts; the process ends by a signal
 	}
 }
 

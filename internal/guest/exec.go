@@ -52,7 +52,7 @@ func withDeadline(ctx context.Context, cmd *atoll.Cmd) (context.Context, context
 type execStream struct {
 	current atomic.Pointer[yamux.Stream] // another after a resume
 	cmd     *atoll.Cmd
-	ctx     context.Context // of runStreams, for a resume while it runs //nolint:containedctx // it is that of one call
+	ctx     context.Context //nolint:containedctx // of runStreams, for a resume while it runs
 	resumed *resumption     // nil: the loss of the connection is final
 
 	closed chan struct{} // closed when the stream has ended

@@ -85,7 +85,7 @@ func run(ctx context.Context, args []string) error {
 		}
 	}
 	for _, name := range r.files {
-		fmt.Println(filepath.Join(r.out, name))
+		fmt.Fprintln(os.Stdout, filepath.Join(r.out, name))
 	}
 	if r.key == "" {
 		fmt.Fprintln(os.Stderr, "release: not signed: give -key (make release KEY=…)")

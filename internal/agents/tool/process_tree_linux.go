@@ -63,7 +63,7 @@ func killProcesses(meant func(processInfo) bool, mark string) {
 			break
 		}
 		if fresh == 0 {
-			time.Sleep(time.Millisecond) // the kernel has no notification for the end of execve
+			time.Sleep(time.Millisecond) //nolint:forbidigo // the kernel has no notification for the end of execve
 		}
 	}
 	for p := range ended {

@@ -69,7 +69,8 @@ func (p *Proc) LookIn(list, name string) (string, error) {
 func (p *Proc) checkRunnable(abs string) vfs.Errno {
 	info, err := p.k.fs.Stat(abs)
 	if err != nil {
-		if no, ok := Reason(err).(vfs.Errno); ok {
+		var no vfs.Errno
+		if errors.As(err, &no) {
 			return no
 		}
 		return vfs.EIO

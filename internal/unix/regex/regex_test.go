@@ -183,7 +183,7 @@ func FuzzMatch(f *testing.F) {
 			return
 		}
 		defer func() {
-			if p := recover(); p != nil && p != errSpent {
+			if p := recover(); p != nil && p != any(errSpent) {
 				panic(p)
 			}
 		}()

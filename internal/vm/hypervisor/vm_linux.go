@@ -303,7 +303,8 @@ func (m *VM) dialSocket(ctx context.Context, name string) (*net.UnixConn, error)
 	}
 	u := c.(*net.UnixConn) // the type of a connection to a unix socket
 	if pid, err := peerPID(u); err != nil || pid != m.record.Monitor {
-		_ = u.Close() // it is another process
+		_ = u.Close()
+		//nolint:errorlint // the error of another process is nil
 		return nil, fmt.Errorf("%w: %s is not the monitor's socket, process %d listens there (%v)", atoll.ErrDenied, filepath.Join(m.dir, name), pid, err)
 	}
 	return u, nil

@@ -162,7 +162,7 @@ func wrapTimeout(err error) error {
 func (n *nic) renewLease() {
 	for {
 		ends := time.Now().Add(n.now.length)
-		time.Sleep(n.now.length / 2)
+		time.Sleep(n.now.length / 2) //nolint:forbidigo // as long as the VM runs
 		renewed := false
 		for !renewed && time.Now().Before(ends) {
 			kind, l, err := n.sendQuestion(context.Background(), dhcpMessage{kind: dhcpRequest, have: n.now.address.Addr(), renewing: true})
@@ -172,7 +172,7 @@ func (n *nic) renewLease() {
 			case err == nil:
 				ends = time.Time{} // the address was assigned to another
 			default:
-				time.Sleep(renewPause)
+				time.Sleep(renewPause) //nolint:forbidigo // as above
 			}
 		}
 		for !renewed {

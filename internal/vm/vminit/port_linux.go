@@ -30,7 +30,7 @@ const deviceTimeout = 30 * time.Second
 
 // waitForDevice calls look until it finds something.
 func waitForDevice(what string, look func() (string, error)) (string, error) {
-	for end := time.Now().Add(deviceTimeout); ; time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(deviceTimeout); ; time.Sleep(2 * time.Millisecond) { //nolint:forbidigo // the kernel notifies nobody yet
 		found, err := look()
 		if err != nil || found != "" {
 			return found, err
@@ -107,7 +107,7 @@ func (p *port) waitForHost() (form bool, err error) {
 		switch {
 		case err == nil, errors.Is(err, os.ErrDeadlineExceeded):
 		case isTransient(err):
-			time.Sleep(helloInterval) // the other end is not connected at present
+			time.Sleep(helloInterval) //nolint:forbidigo // the other end is not connected at present
 		default:
 			return false, fmt.Errorf("its port: %w", err)
 		}

@@ -124,7 +124,6 @@ type maker struct {
 	mentioned    map[string]bool
 	intermediate []string
 	second       bool // .SECONDEXPANSION
-	suffixes     []string
 
 	at        place // the line that is read
 	reading   []string

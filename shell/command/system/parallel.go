@@ -112,16 +112,16 @@ type parallelJob struct {
 
 // parallelRun is the state of one run of parallel.
 type parallelRun struct {
-	p                                       *kernel.Proc
-	jobs, perJob, retries, halt             int
-	keep, each, fill, quote, dry, verbose   bool
-	tag, link, haltNow, stop, direct, empty bool
-	replace                                 string
-	delim                                   byte
-	colsep                                  *regex.Regexp
-	command                                 []string
-	sources                                 [][]string
-	linked                                  []bool
+	p                                     *kernel.Proc
+	jobs, perJob, retries, halt           int
+	keep, each, fill, quote, dry, verbose bool
+	tag, link, haltNow, stop, direct      bool
+	replace                               string
+	delim                                 byte
+	colsep                                *regex.Regexp
+	command                               []string
+	sources                               [][]string
+	linked                                []bool
 
 	running []*parallelJob
 	waiting []*parallelJob // have ended, and are printed after earlier ones
