@@ -95,6 +95,9 @@ func (in inspection) formatRows() [][]string {
 		{"lifecycle", lifecycleText(in.Config.Lifecycle)},
 		{"ends", output.FormatUntil(in.Expires)},
 	}
+	if in.Config.PublicPorts {
+		rows = append(rows, []string{"ports", "open to every client of the proxy"})
+	}
 	for _, w := range in.Config.Workspaces {
 		rows = append(rows, []string{"workspace", mountText(w.Workspace, w.At(), w.ReadOnly)})
 	}
@@ -134,12 +137,17 @@ func mountText(what, target string, ro bool) string {
 func lifecycleText(l atoll.Lifecycle) string {
 	l = l.Effective()
 	text := string(l.Policy)
-	for _, d := range []struct {
-		d    time.Duration
-		what string
-	}{{l.Idle, "without use"}, {l.TTL, "in all"}, {l.Lifetime, "when not in use"}, {l.Stopped, "once it is stopped"}} {
-		if d.d > 0 {
-			text += fmt.Sprintf(", %s %s", output.FormatDuration(d.d), d.what)
+	for _, end := range []struct {
+		after time.Duration
+		what  string
+		then  atoll.Expiry
+	}{{l.Idle, "without use", l.IdleThen}, {l.TTL, "in all", l.Then}, {l.Lifetime, "when not in use", ""}, {l.Stopped, "once it is stopped", ""}} {
+		if end.after <= 0 {
+			continue
+		}
+		text += fmt.Sprintf(", %s %s", output.FormatDuration(end.after), end.what)
+		if end.then == atoll.ExpireStop || end.then == atoll.ExpirePause {
+			text += fmt.Sprintf(" (then %s)", end.then)
 		}
 	}
 	return text

@@ -30,6 +30,8 @@ type Flags struct {
 	pod                      atoll.Pod
 	netRate, netBytes        string
 	disk                     string // kept, to work on
+	then, idleThen, stopped  string
+	publicPorts              bool
 }
 
 // AddAll adds all that a new sandbox can be.
@@ -77,20 +79,27 @@ func (f *Flags) AddFleet(cmd *cobra.Command) {
 	fl.StringArrayVar(&f.secrets, "secret", nil, "secret environment variable `NAME=VALUE`, or NAME to copy it from here (repeatable)")
 	fl.StringArrayVar(&f.prepare, "prepare", nil, "YAML `FILE` with steps to run before the first command (repeatable)")
 	fl.StringVar(&f.pool, "pool", "", "claim a ready sandbox of this `POOL`")
+	fl.BoolVar(&f.publicPorts, "public-ports", false, "open its ports to all clients of the proxy, by host names with its id; otherwise they need a link")
 }
+
+// LifecycleFlags are the flags of AddLifecycle that are no settings of the configuration.
+var LifecycleFlags = []string{"idle-then", "then", "stopped"}
 
 // AddLifecycle adds when a sandbox ends by itself.
 func (f *Flags) AddLifecycle(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.String("policy", "", "`POLICY`: session (removed after 30m without use), longrunning (stopped after 2h), oneshot or persistent (default persistent)")
 	fl.String("idle", "", "idle `DURATION` until it is removed or stopped, like 30m, or never")
+	fl.StringVar(&f.idleThen, "idle-then", "", "what happens after --idle: `ACTION` remove, stop or pause (default: the policy's)")
 	fl.String("ttl", "", "`DURATION` until it is removed, used or not")
+	fl.StringVar(&f.then, "then", "", "what happens after --ttl: `ACTION` remove, stop or pause (default remove)")
+	fl.StringVar(&f.stopped, "stopped", "", "`DURATION` that it stays stopped until it is removed (default never)")
 	fl.String("lifetime", "", "`DURATION` until it is removed, once it is not in use")
 }
 
 // NeedsFleet reports whether a sandbox is wanted that only a fleet can make.
 func (f *Flags) NeedsFleet(c *config.Config) bool {
-	return len(f.secrets)+len(f.prepare)+len(f.headers) > 0 || f.pool != "" || f.disk != "" || len(c.Settings["defaults.workspaces"].Texts) > 0
+	return len(f.secrets)+len(f.prepare)+len(f.headers) > 0 || f.publicPorts || f.pool != "" || f.disk != "" || len(c.Settings["defaults.workspaces"].Texts) > 0
 }
 
 // Config builds the Config from the flags and what is configured, or names
@@ -102,13 +111,20 @@ func (f *Flags) Config(c *config.Config, hasVMs HasVMs) (atoll.Config, error) {
 		Lifecycle: atoll.Lifecycle{
 			Policy: config.Get[atoll.Policy](c, "defaults.lifecycle.policy"), Idle: config.Get[time.Duration](c, "defaults.lifecycle.idle"),
 			TTL: config.Get[time.Duration](c, "defaults.lifecycle.ttl"), Lifetime: config.Get[time.Duration](c, "defaults.lifecycle.lifetime"),
+			Then: atoll.Expiry(f.then), IdleThen: atoll.Expiry(f.idleThen),
 		},
+		PublicPorts: f.publicPorts,
 	}
 	cfg.Driver = config.Get[string](c, "driver")
 	if len(cfg.Workspaces) > 0 && cfg.Dir == "" {
 		cfg.Dir = cfg.Workspaces[0].At() // where the work is
 	}
 	errs := []error{err}
+	if f.stopped != "" {
+		if cfg.Lifecycle.Stopped, err = config.ParseDuration(f.stopped); err != nil {
+			errs = append(errs, fmt.Errorf("%w: --stopped %q: %w", atoll.ErrInvalid, f.stopped, err))
+		}
+	}
 	secrets, err := ParseEnv(f.secrets, nil, "--secret")
 	errs = append(errs, err)
 	for _, s := range secrets {
