@@ -137,6 +137,7 @@ func Open(ctx context.Context, opts Options) (*Fleet, error) {
 }
 
 func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
+	opts.UsageInterval = cmp.Or(opts.UsageInterval, usageInterval)
 	f := &Fleet{
 		opts: opts, log: opts.Log, live: make(map[string]*handle),
 		dueChanged: make(chan struct{}, 1), poolsChanged: make(chan struct{}, 1), sandboxesChanged: make(chan struct{}, 1), webhooksChanged: make(chan struct{}, 1), deliveriesChanged: make(chan struct{}, 1), callsChanged: make(chan struct{}, 1), registryBack: make(chan struct{}, 1), keeperStop: make(chan struct{}), keeperDone: make(chan struct{}),

@@ -51,9 +51,6 @@ type traffic struct{ sent, received int64 }
 // sampleUsage samples the usage of all running sandboxes until ctx is done.
 func (f *Fleet) sampleUsage(ctx context.Context) {
 	interval := f.opts.UsageInterval
-	if interval == 0 {
-		interval = usageInterval
-	}
 	if interval < 0 {
 		return
 	}
@@ -252,13 +249,9 @@ func (s *Sandbox) UsageSeries(ctx context.Context, since, until time.Time) (wire
 	if _, err := s.Info(ctx); err != nil { // it checks the caller's rights too
 		return wire.UsageSeries{}, err
 	}
-	interval := s.f.opts.UsageInterval
-	if interval == 0 {
-		interval = usageInterval
-	}
 	list := s.f.usage.readSeries(s.b.id, since, until)
 	if list == nil {
 		list = []wire.UsageSample{}
 	}
-	return wire.UsageSeries{Interval: int(max(interval, 0).Round(time.Second) / time.Second), Samples: list}, nil
+	return wire.UsageSeries{Interval: int(max(s.f.opts.UsageInterval, 0).Round(time.Second) / time.Second), Samples: list}, nil
 }

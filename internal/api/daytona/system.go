@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/api/compat"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
@@ -51,37 +52,26 @@ type metrics struct {
 	TimestampUnix int64   `json:"timestampUnix"`
 }
 
-// latestSample is the age up to which a sample tells the present use of processors.
-const latestSample = time.Minute
-
-// readMetrics answers with what a sandbox uses now. Processor use is that of the last
-// sample or, before the first one, the average since it was created.
+// readMetrics answers with what a sandbox uses now.
 func (s *Server) readMetrics(c *call, sb *fleet.Sandbox) error {
 	ctx := c.r.Context()
 	info, err := sb.Info(ctx)
 	if err != nil {
 		return err
 	}
-	st, err := sb.Stats(ctx)
+	now := time.Now()
+	st, processors, err := compat.MeasureUsage(ctx, sb, info.Created, now)
 	if err != nil {
 		return err
 	}
-	now := time.Now()
 	d := c.describe(&info)
 	m := metrics{
 		CPUCount: d.CPU, MemTotal: int64(d.Memory * (1 << 30)), MemUsed: st.MemoryUsed, DiskTotal: int64(d.Disk * (1 << 30)), DiskUsed: st.DiskUsed,
 		Timestamp: timeText(now), TimestampUnix: now.Unix(),
 	}
 	m.DiskFree = max(m.DiskTotal-m.DiskUsed, 0)
-	if age := now.Sub(info.Created); age > 0 && d.CPU > 0 {
-		m.CPUUsedPct = 100 * st.CPUTime.Seconds() / age.Seconds() / d.CPU
-	}
-	series, err := sb.UsageSeries(ctx, now.Add(-latestSample), time.Time{})
-	if err != nil {
-		return err
-	}
-	if n := len(series.Samples); n > 0 && d.CPU > 0 {
-		m.CPUUsedPct = 100 * series.Samples[n-1].CPU / d.CPU
+	if d.CPU > 0 {
+		m.CPUUsedPct = 100 * processors / d.CPU
 	}
 	return c.writeJSON(http.StatusOK, m)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/api/compat"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 )
 
@@ -24,41 +25,30 @@ type metric struct {
 	DiskTotal     int64   `json:"diskTotal"`
 }
 
-// latestSample is the age up to which a sample tells the present use of processors.
-const latestSample = time.Minute
-
-// measureUsage returns the present usage of a sandbox. The use of processors is that of the last
-// sample or, before the first one, the average since it was created.
+// measureUsage returns the present usage of a sandbox.
 func (s *Server) measureUsage(ctx context.Context, sb *fleet.Sandbox) (*metric, error) {
 	info, err := sb.Info(ctx)
 	if err != nil {
 		return nil, err
 	}
-	st, err := sb.Stats(ctx)
+	now := time.Now()
+	st, processors, err := compat.MeasureUsage(ctx, sb, info.Created, now)
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
 	d := s.detailOf(&info)
 	m := &metric{
-		Timestamp: timeText(now), TimestampUnix: now.Unix(), CPUCount: d.CPUCount, MemUsed: st.MemoryUsed, MemTotal: d.MemoryMB << 20,
+		Timestamp: timeText(now), TimestampUnix: now.Unix(), CPUCount: d.CPUCount, CPUUsedPct: cpuPercent(processors, d.CPUCount), MemUsed: st.MemoryUsed, MemTotal: d.MemoryMB << 20,
 		DiskUsed: st.DiskUsed, DiskTotal: d.DiskSizeMB << 20,
 	}
 	if st.DiskLimit > 0 {
 		m.DiskTotal = st.DiskLimit
 	}
-	if age := now.Sub(info.Created); age > 0 {
-		m.CPUUsedPct = 100 * float64(st.CPUTime) / float64(age) / float64(d.CPUCount)
-	}
-	series, err := sb.UsageSeries(ctx, now.Add(-latestSample), time.Time{})
-	if err != nil {
-		return nil, err
-	}
-	if n := len(series.Samples); n > 0 {
-		m.CPUUsedPct = 100 * series.Samples[n-1].CPU / float64(max(d.CPUCount, 1))
-	}
 	return m, nil
 }
+
+// cpuPercent returns the use of processors in percent of all that a sandbox has.
+func cpuPercent(processors float64, of int) float64 { return 100 * processors / float64(max(of, 1)) }
 
 // seriesMetrics returns the usage of a sandbox from start to end, as far as it was sampled.
 func (s *Server) seriesMetrics(ctx context.Context, sb *fleet.Sandbox, info *atoll.Info, start, end time.Time) ([]*metric, error) {
@@ -70,7 +60,7 @@ func (s *Server) seriesMetrics(ctx context.Context, sb *fleet.Sandbox, info *ato
 	list := make([]*metric, 0, len(series.Samples)+1)
 	for _, u := range series.Samples {
 		list = append(list, &metric{
-			Timestamp: timeText(u.Time), TimestampUnix: u.Time.Unix(), CPUCount: d.CPUCount, CPUUsedPct: 100 * u.CPU / float64(max(d.CPUCount, 1)),
+			Timestamp: timeText(u.Time), TimestampUnix: u.Time.Unix(), CPUCount: d.CPUCount, CPUUsedPct: cpuPercent(u.CPU, d.CPUCount),
 			MemUsed: u.Memory, MemTotal: d.MemoryMB << 20, DiskUsed: u.Disk, DiskTotal: d.DiskSizeMB << 20,
 		})
 	}
