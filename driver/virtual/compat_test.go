@@ -56,6 +56,10 @@ func TestCompat(t *testing.T) {
 	var equal, equalErr, counted int
 	for i, c := range cases {
 		diff := want[i].diff(got[i])
+		if _, listed := known[c.name]; diff != "" && !listed && live && answersAgain(t, c.script, got[i]) {
+			t.Logf("%s: bash has answered so only when it was asked again", c.name)
+			diff = ""
+		}
 		counted++
 		if diff == "" {
 			equal++
@@ -79,6 +83,22 @@ func TestCompat(t *testing.T) {
 	if rate < 99 && *compatOnly == "" {
 		t.Errorf("only %.2f %% agree", rate)
 	}
+}
+
+// answersAgain reports whether bash does the same as got when it runs a script some more times: what jobs in the
+// background print has no order.
+func answersAgain(t *testing.T, script string, got scriptOutcome) bool {
+	t.Helper()
+	for range 5 {
+		o, err := runBash(script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o.diff(got) == "" {
+			return true
+		}
+	}
+	return false
 }
 
 // runForEach runs f for every index, two at a time.
