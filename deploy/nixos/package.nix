@@ -35,13 +35,14 @@ buildGoModule {
     "cmd/atoll-sftp"
     "cmd/atoll-tool"
     "cmd/atoll-worker"
+    "cmd/atoll-python"
   ];
 
   # The helpers are appended to atoll, as by 'make build'; stripping the program would
   # remove them. atoll-full stays beside atoll, which finds it there: nothing is unpacked.
   postInstall = ''
-    GOOS= GOARCH= go run ./internal/helper/pack "$out/bin/atoll" "$out"/bin/atoll-{guest,egress,sftp,tool,worker}
-    rm "$out"/bin/atoll-{guest,egress,sftp,tool,worker}
+    GOOS= GOARCH= go run ./internal/helper/pack "$out/bin/atoll" "$out"/bin/atoll-{guest,egress,sftp,tool,worker,python}
+    rm "$out"/bin/atoll-{guest,egress,sftp,tool,worker,python}
   '';
   dontStrip = true;
 

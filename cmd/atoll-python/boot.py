@@ -1,0 +1,113 @@
+# The first code of an interpreter: it reads its job and runs it as __main__. No name of it stays in __main__.
+def __boot():
+    import builtins, io, json, linecache, os, runpy, sys, traceback, types
+    from importlib.machinery import SourceFileLoader
+    main = sys.modules["__main__"]
+    space = main.__dict__
+    space.pop("__boot", None)
+
+    text, fd = b"", os.open("/proc/self/atoll-job", os.O_RDONLY)
+    while part := os.read(fd, 1 << 16):
+        text += part
+    os.close(fd)
+    job = json.loads(text)
+    mode, code = job["mode"], job["code"]
+
+    if "env" in job:
+        want = dict(v.partition("=")[::2] for v in job["env"])
+        for name in list(os.environ):
+            if name not in want:
+                del os.environ[name]
+        os.environ.update(want)
+    sys.argv[:] = job["argv"]
+    sys.orig_argv[:] = job["orig"]
+    sys.executable = sys._base_executable = "/usr/bin/python3"
+    try:
+        os.chdir(job["cwd"])
+    except OSError:
+        pass
+    safe = sys.flags.safe_path
+    if not safe and sys.path and sys.path[0] == "":
+        del sys.path[0]
+
+    def put(first):
+        if not safe:
+            sys.path.insert(0, first)
+
+    def show(error, until):
+        tb = error.__traceback__
+        while tb is not None and not until(tb.tb_frame):
+            tb = tb.tb_next
+        error.__traceback__ = tb
+        sys.excepthook(type(error), error, tb)
+        sys.stderr.flush()
+
+    def fail(message):
+        sys.stderr.write(message + "\n")
+        raise SystemExit(2)
+
+    if mode == "prompt":
+        import code as shell
+        put("")
+        try:
+            import readline
+        except ImportError:
+            pass
+        cprt = 'Type "help", "copyright", "credits" or "license" for more information.'
+        shell.interact("Python %s on %s\n%s" % (sys.version, sys.platform, cprt), local=space, exitmsg="")
+        return
+
+    if mode == "m":
+        put(os.getcwd())
+        sys.argv[0] = "-m"
+        try:
+            runpy._run_module_as_main(code)
+        except SystemExit:
+            raise
+        except BaseException as error:
+            show(error, lambda f: f.f_code.co_filename == "<frozen runpy>")
+            raise SystemExit(1) from None
+        return
+
+    if mode == "c":
+        put("")
+        name, source = "<string>", code.encode("utf-8", "surrogateescape")
+    elif mode == "stdin":
+        put("")
+        name, source = "<stdin>", sys.stdin.buffer.read()
+    else:
+        path = code if code.startswith("/") else os.path.join(os.getcwd(), code)
+        if os.path.isdir(path) or path.endswith((".zip", ".pyz", ".whl")):
+            put(path)
+            if not any(os.path.exists(os.path.join(path, "__main__" + e)) for e in (".py", ".pyc")) and os.path.isdir(path):
+                fail("/usr/bin/python3: can't find '__main__' module in %r" % path)
+            try:
+                runpy._run_module_as_main("__main__", False)
+            except SystemExit:
+                raise
+            except BaseException as error:
+                show(error, lambda f: f.f_code.co_filename == "<frozen runpy>")
+                raise SystemExit(1) from None
+            return
+        try:
+            with open(path, "rb") as f:
+                source = f.read()
+        except OSError as error:
+            fail("/usr/bin/python3: can't open file %r: [Errno %d] %s" % (path, error.errno, error.strerror))
+        put(os.path.dirname(os.path.realpath(path)))
+        name = path
+        space["__file__"] = path
+        space["__cached__"] = None
+        space["__loader__"] = SourceFileLoader("__main__", path)
+    program = None
+    try:
+        program = compile(source, name, "exec", dont_inherit=True)
+        exec(program, space)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        show(error, lambda f: f.f_code is program)
+        raise SystemExit(1) from None
+
+
+__boot()
