@@ -1,6 +1,10 @@
 # The first code of an interpreter: it reads its job and runs it as __main__. No name of it stays in __main__.
 def __boot():
-    import builtins, io, json, linecache, os, runpy, sys, traceback, types
+    import sys
+    safe = sys.flags.safe_path
+    if not safe and sys.path and sys.path[0] == "":
+        del sys.path[0]  # there are no files yet
+    import json, os, runpy, traceback
     from importlib.machinery import SourceFileLoader
     main = sys.modules["__main__"]
     space = main.__dict__
@@ -26,9 +30,29 @@ def __boot():
         os.chdir(job["cwd"])
     except OSError:
         pass
-    safe = sys.flags.safe_path
-    if not safe and sys.path and sys.path[0] == "":
-        del sys.path[0]
+    for name in [n for n, finder in sys.path_importer_cache.items() if finder is None]:
+        del sys.path_importer_cache[name]
+
+    # WASI has no permissions. The host sends those of a file with its device, and takes a link with a special text for chmod.
+    def patch(real):
+        def stat(*args, **options):
+            s = real(*args, **options)
+            mode, device = s.st_mode | s.st_dev >> 32, s.st_dev & 0xFFFFFFFF
+            times = {n: getattr(s, n) for n in ("st_atime", "st_mtime", "st_ctime", "st_atime_ns", "st_mtime_ns", "st_ctime_ns")}
+            return os.stat_result((mode, s.st_ino, device) + tuple(s)[3:], times)
+
+        stat.__name__ = stat.__qualname__ = real.__name__
+        stat.__doc__ = real.__doc__
+        return stat
+
+    for name in ("stat", "lstat", "fstat"):
+        setattr(os, name, patch(getattr(os, name)))
+    symlink = os.symlink
+
+    def chmod(path, mode, *, dir_fd=None, follow_symlinks=True):
+        symlink("\x01atoll-chmod:%o" % (mode & 0o7777), os.fspath(path) if not isinstance(path, bytes) else os.fsdecode(path), dir_fd=dir_fd)
+
+    os.chmod = chmod
 
     def put(first):
         if not safe:

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/binary"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/atoll-sandbox/atoll/internal/unix/wasi"
@@ -31,6 +33,9 @@ const (
 
 	followLinks = 1
 )
+
+// chmodMark begins the text of a link with which the boot code changes permissions, for which WASI has no function.
+const chmodMark = "\x01atoll-chmod:"
 
 // maxWrite is the number of bytes that one call writes.
 const maxWrite = 256 << 10
@@ -109,6 +114,13 @@ func (f *frame) symlink() wasi.Errno {
 	if no != 0 {
 		return no
 	}
+	if mode, is := strings.CutPrefix(text, chmodMark); is {
+		n, err := strconv.ParseUint(mode, 8, 12)
+		if err != nil {
+			return wasi.EINVAL
+		}
+		return f.send(wasi.OpChmod, to, int64(n))
+	}
 	return f.send(wasi.OpSymlink, text+to, int64(len(text)))
 }
 
@@ -169,6 +181,7 @@ func (f *frame) putStat(a wasi.Reply, at int) wasi.Errno {
 	}
 	clear(b)
 	b[0], b[16] = 1, byte(a.Arg(0))
+	le.PutUint32(b[4:], uint32(a.Arg(7))) // the boot code moves them to the mode
 	le.PutUint64(b[8:], uint64(a.Arg(1)))
 	for i := range 5 {
 		le.PutUint64(b[24+8*i:], uint64(a.Arg(2+i)))

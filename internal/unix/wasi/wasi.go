@@ -41,6 +41,7 @@ const (
 	OpLink                   // length of the first path; two paths
 	OpSymlink                // length of the text; text and path
 	OpReadlink               // size; path; nothing; the text
+	OpChmod                  // mode; path
 	OpSleep                  // nanoseconds
 	OpExit                   // status; why the program failed, if it did; it has no answer
 	lastOp

@@ -10,6 +10,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/internal/unix/wasi"
+	"github.com/atoll-sandbox/atoll/shell/command/internal/filemode"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
@@ -131,9 +132,9 @@ func (f *file) kind() int64 {
 	switch {
 	case f.h == nil:
 		return wasi.TypeDirectory
-	case f.h.IsTerminal() || f.h.File() == nil && f.h.Mode()&fs.ModeCharDevice != 0:
+	case f.h.IsTerminal():
 		return wasi.TypeCharacter
-	case f.h.File() == nil:
+	case f.h.File() == nil: // also devices: a program takes a character device for a terminal
 		return wasi.TypeUnknown
 	}
 	return wasi.TypeRegular
@@ -191,12 +192,12 @@ func (s *session) statFile(f *file) wasi.Reply {
 	return wasi.Reply{Args: []int64{f.kind(), 0, 1, 0, now, now, now}}
 }
 
-// statReply returns the answer with the attributes of a file: type, inode, links, size and three times.
+// statReply returns the answer with the attributes of a file: type, inode, links, size, three times and permissions.
 func statReply(info vfs.Info, err error) wasi.Reply {
 	if err != nil {
 		return failed(err)
 	}
-	return wasi.Reply{Args: []int64{typeOf(info.Mode()), int64(info.Ino()), int64(info.Nlink()), info.Size(), info.Atime().UnixNano(), info.ModTime().UnixNano(), info.Ctime().UnixNano()}}
+	return wasi.Reply{Args: []int64{typeOf(info.Mode()), int64(info.Ino()), int64(info.Nlink()), info.Size(), info.Atime().UnixNano(), info.ModTime().UnixNano(), info.Ctime().UnixNano(), int64(filemode.ToUnix(info.Mode()) & 0o7777)}}
 }
 
 func typeOf(m fs.FileMode) int64 {
@@ -270,6 +271,8 @@ func (s *session) answerPath(c *wasi.Call) wasi.Reply {
 		return statReply(info, err)
 	case wasi.OpTimes:
 		return failed(p.Chtimes(name, time.Unix(0, c.Arg(0)), time.Unix(0, c.Arg(1))))
+	case wasi.OpChmod:
+		return failed(p.Chmod(name, filemode.FromUnix(uint32(c.Arg(0)&0o7777))))
 	case wasi.OpMkdir:
 		return failed(p.Mkdir(name, 0o777))
 	case wasi.OpRmdir:
