@@ -5,7 +5,7 @@ def __boot():
     if not safe and sys.path and sys.path[0] == "":
         del sys.path[0]  # there are no files yet
     import json, os, runpy, traceback
-    from importlib.machinery import SourceFileLoader
+    from importlib.machinery import PathFinder, SourceFileLoader
     main = sys.modules["__main__"]
     space = main.__dict__
     space.pop("__boot", None)
@@ -53,6 +53,25 @@ def __boot():
         symlink("\x01atoll-chmod:%o" % (mode & 0o7777), os.fspath(path) if not isinstance(path, bytes) else os.fsdecode(path), dir_fd=dir_fd)
 
     os.chmod = chmod
+
+    # The loop of asyncio wakes itself through a pair of sockets; without threads nothing needs that.
+    class Loop:
+        def find_spec(self, name, path=None, target=None):
+            if name != "asyncio.selector_events":
+                return None
+            sys.meta_path.remove(self)
+            spec = PathFinder.find_spec(name, path)
+            load = spec.loader.exec_module
+
+            def exec_module(module):
+                load(module)
+                loop = module.BaseSelectorEventLoop
+                loop._make_self_pipe = loop._close_self_pipe = loop._write_to_self = lambda self: None
+
+            spec.loader.exec_module = exec_module
+            return spec
+
+    sys.meta_path.insert(0, Loop())
 
     def put(first):
         if not safe:

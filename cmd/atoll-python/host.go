@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path"
@@ -14,22 +15,25 @@ import (
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/sys"
 
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/helper"
 	"github.com/atoll-sandbox/atoll/internal/unix/wasi"
 )
 
 // host has the functions of WASI that the program imports. It knows nothing of files: it copies arguments and results
 // between the memory of the program and the connection.
 type host struct {
-	conn  net.Conn
-	in    *bufio.Reader
-	start wasi.Start
-	args  []string
-	size  int64 // of the program's memory
-	begun bool  // it has its job
-	known bool  // the sandbox that it belongs to: before, there are no files
-	job   []byte
-	dirs  map[uint32]string // paths of open directories
-	clock time.Time
+	conn   net.Conn
+	in     *bufio.Reader
+	start  wasi.Start
+	args   []string
+	memory *memory
+	size   int64 // of the program's memory
+	begun  bool  // it has its job
+	known  bool  // the sandbox that it belongs to: before, there are no files
+	job    []byte
+	dirs   map[uint32]string // paths of open directories
+	clock  time.Time
 }
 
 // jobPath is the file that the boot code reads, once; jobFD is its descriptor.
@@ -52,6 +56,7 @@ func newHost(conn net.Conn) *host {
 
 // call makes a call of the sandbox. Without its end of the connection there is nothing left to do.
 func (h *host) call(c wasi.Call) wasi.Reply {
+	h.checkStack()
 	err := wasi.WriteCall(h.conn, c)
 	var a wasi.Reply
 	if err == nil {
@@ -61,6 +66,21 @@ func (h *host) call(c wasi.Call) wasi.Reply {
 		os.Exit(1) //nolint:forbidigo // the sandbox has ended the program
 	}
 	return a
+}
+
+// guardSize is the number of bytes at the end of the stack that must stay unused.
+const guardSize = 32 << 10
+
+// checkStack ends a program whose stack has grown beyond its end, over the data below.
+func (h *host) checkStack() {
+	if h.memory == nil || len(h.memory.b) < helper.StackEnd+guardSize {
+		return
+	}
+	for _, v := range h.memory.b[helper.StackEnd : helper.StackEnd+guardSize] {
+		if v != 0 {
+			panic(fmt.Errorf("%w: the stack of the interpreter is full", atoll.ErrQuota))
+		}
+	}
 }
 
 // receiveStart receives the options of a cold interpreter.

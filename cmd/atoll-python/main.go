@@ -40,7 +40,10 @@ const (
 	// margin is what the process can allocate besides the memory of the program.
 	margin     = 160 << 20
 	maxThreads = seal.MaxThreads - 8
-	maxCPUs    = 2
+	// failedStatus is the exit status of an interpreter that failed, and maxReason the length of the reason.
+	failedStatus = 134
+	maxReason    = 4 << 10
+	maxCPUs      = 2
 )
 
 //go:embed boot.py
@@ -60,17 +63,27 @@ func run(args []string) error {
 	ctx := context.Background()
 	runtime.GOMAXPROCS(min(runtime.NumCPU(), maxCPUs))
 	debug.SetMaxThreads(maxThreads)
-	e, err := load(ctx, args[0])
-	if err != nil {
-		return err
-	}
 	switch {
 	case slices.Equal(args[1:], []string{argCompile}):
-		return nil
+		_, err := load(ctx, args[0])
+		return err
 	case len(args) > 1 && !slices.Equal(args[1:], []string{argCold}):
 		return fmt.Errorf("%w: arguments %q", atoll.ErrInvalid, args[1:])
 	}
 	conn, err := inheritConn()
+	if err != nil {
+		return err
+	}
+	if err := serve(ctx, conn, args[0], len(args) > 1); err != nil {
+		text := err.Error()
+		return errors.Join(err, wasi.WriteCall(conn, wasi.Call{Op: wasi.OpExit, Args: []int64{failedStatus}, Data: []byte(text[:min(len(text), maxReason)])}))
+	}
+	return nil
+}
+
+// serve loads the interpreter, seals this process and runs it.
+func serve(ctx context.Context, conn net.Conn, dir string, cold bool) error {
+	e, err := load(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -83,7 +96,7 @@ func run(args []string) error {
 	if err := seal.Process(seal.Options{Memory: wasi.MaxMemory + margin}); err != nil {
 		return err
 	}
-	return e.run(ctx, len(args) > 1)
+	return e.run(ctx, cold)
 }
 
 // inheritConn returns the connection that this process has inherited.
@@ -146,13 +159,12 @@ func (e *interpreter) run(ctx context.Context, cold bool) error {
 	ctx = experimental.WithMemoryAllocator(ctx, experimental.MemoryAllocatorFunc(h.allocate))
 	_, err := e.runtime.InstantiateModule(ctx, e.module, wazero.NewModuleConfig().WithName(""))
 	var exit *sys.ExitError
-	c := wasi.Call{Op: wasi.OpExit}
-	switch {
-	case errors.As(err, &exit):
-		c.Args = []int64{int64(exit.ExitCode())}
-	case err != nil:
-		text := err.Error()
-		c.Args, c.Data = []int64{134}, []byte(text[:min(len(text), 4<<10)])
+	if err != nil && !errors.As(err, &exit) {
+		return err
 	}
-	return wasi.WriteCall(h.conn, c)
+	status := int64(0)
+	if exit != nil {
+		status = int64(exit.ExitCode())
+	}
+	return wasi.WriteCall(h.conn, wasi.Call{Op: wasi.OpExit, Args: []int64{status}})
 }

@@ -19,7 +19,8 @@ func (h *host) allocate(_, limit uint64) experimental.LinearMemory {
 	if err != nil {
 		panic(err) // ends the program
 	}
-	return &memory{h, b}
+	h.memory = &memory{h, b}
+	return h.memory
 }
 
 // Reallocate returns the memory with a new size, or nil if the sandbox does not have that much.

@@ -33,6 +33,7 @@ type pythonPool struct {
 	mu      sync.Mutex
 	spare   *interpreter   // guarded by mu, as all below; nil: none
 	begun   bool           // a spare one is being started
+	taken   int            // interpreters that were needed
 	running map[string]int // the interpreters in use, by the ids of sandboxes
 	closed  bool
 }
@@ -74,7 +75,13 @@ func (d *Driver) startPython(ctx context.Context, id string, cold bool) (net.Con
 		}
 	}
 	in.onEnd = func() { p.release(id) }
-	go d.addSparePython()
+	p.mu.Lock()
+	p.taken++
+	more := d.SealOthers || p.taken > 1 // a command that runs one program needs no others
+	p.mu.Unlock()
+	if more {
+		go d.addSparePython()
+	}
 	return in, nil
 }
 

