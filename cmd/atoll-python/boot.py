@@ -54,24 +54,55 @@ def __boot():
 
     os.chmod = chmod
 
-    # The loop of asyncio wakes itself through a pair of sockets; without threads nothing needs that.
-    class Loop:
+    def access(path, mode, *, dir_fd=None, effective_ids=False, follow_symlinks=True):
+        try:
+            s = os.stat(path, dir_fd=dir_fd, follow_symlinks=follow_symlinks)
+        except OSError:
+            return False
+        return not mode & os.X_OK or s.st_mode & 0o170111 != 0o100000
+
+    os.access = access
+
+    # What follows is changed when it is imported.
+    def loop(module):
+        # The loop of asyncio wakes itself through a pair of sockets; without threads nothing needs that.
+        base = module.BaseSelectorEventLoop
+        base._make_self_pipe = base._close_self_pipe = base._write_to_self = lambda self: None
+
+    def sockets(module):
+        def refuse(*args, **options):
+            raise OSError(58, "a virtual sandbox has no sockets: use curl, if hosts are allowed, or a driver with real processes")
+
+        module.socket.__init__ = module.getaddrinfo = module.gethostbyname = refuse
+        module.socket.__del__ = lambda self: None
+
+    class Loader:
+        def __init__(self, loader, change):
+            self.loader, self.change = loader, change
+
+        def __getattr__(self, name):
+            return getattr(self.loader, name)
+
+        def create_module(self, spec):
+            return self.loader.create_module(spec)
+
+        def exec_module(self, module):
+            module.__loader__ = module.__spec__.loader = self.loader
+            self.loader.exec_module(module)
+            self.change(module)
+
+    class Changes:
+        names = {"asyncio.selector_events": loop, "socket": sockets}
+
         def find_spec(self, name, path=None, target=None):
-            if name != "asyncio.selector_events":
+            change = self.names.pop(name, None)
+            if change is None:
                 return None
-            sys.meta_path.remove(self)
             spec = PathFinder.find_spec(name, path)
-            load = spec.loader.exec_module
-
-            def exec_module(module):
-                load(module)
-                loop = module.BaseSelectorEventLoop
-                loop._make_self_pipe = loop._close_self_pipe = loop._write_to_self = lambda self: None
-
-            spec.loader.exec_module = exec_module
+            spec.loader = Loader(spec.loader, change)
             return spec
 
-    sys.meta_path.insert(0, Loop())
+    sys.meta_path.insert(0, Changes())
 
     def put(first):
         if not safe:
