@@ -149,7 +149,7 @@ type Call struct {
 }
 
 // Arg returns an argument; 0 if there is none.
-func (c *Call) Arg(i int) int64 {
+func (c Call) Arg(i int) int64 {
 	if i < len(c.Args) {
 		return c.Args[i]
 	}
@@ -164,7 +164,7 @@ type Reply struct {
 }
 
 // Arg returns a result; 0 if there is none.
-func (r *Reply) Arg(i int) int64 {
+func (r Reply) Arg(i int) int64 {
 	if i < len(r.Args) {
 		return r.Args[i]
 	}

@@ -60,15 +60,15 @@ func (s *session) run() (int, error) {
 	}
 	s.p.Alloc(bufferCost)
 	defer s.p.Free(bufferCost)
-	err := s.p.Await(func(ctx context.Context) (err error) {
-		s.conn, err = s.p.Python()(ctx, start != nil)
-		return err
-	})
-	defer func() { // also if the process ends while it waits
+	defer func() { // also if the process ends while it waits for an interpreter
 		if s.conn != nil {
 			_ = s.conn.Close() // the interpreter ends with it
 		}
 	}()
+	err := s.p.Await(func(ctx context.Context) (err error) {
+		s.conn, err = s.p.Python()(ctx, start != nil)
+		return err
+	})
 	if err != nil {
 		return 0, err
 	}
