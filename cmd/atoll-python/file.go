@@ -307,7 +307,7 @@ func (f *frame) write(offset int64, result int) wasi.Errno {
 		data = append(data, b[:min(len(b), maxWrite-len(data))]...)
 	}
 	if f.isEarly() {
-		return f.put32(result, uint32(len(data))) // nobody is there to read it
+		return f.put32(result, uint32(len(data))) // it has no reader
 	}
 	a := f.call(wasi.Call{Op: wasi.OpWrite, Args: []int64{f.fd(), offset}, Data: data})
 	if a.Errno != 0 {
