@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 )
 
 // InstallPython makes the directory of the interpreter from the unpacked package, and compiles it. The directory exists
@@ -51,6 +52,9 @@ func (f Finder) InstallPython(ctx context.Context, unpacked string) (string, err
 	}
 	defer os.RemoveAll(tmp) // fails once it was renamed
 	if err := errors.Join(os.WriteFile(filepath.Join(tmp, PythonFile), b, 0o644), os.WriteFile(filepath.Join(tmp, "LICENSE"), license, 0o644), os.Chmod(tmp, 0o755)); err != nil {
+		return "", err
+	}
+	if err := fdpass.SealInherited(); err != nil {
 		return "", err
 	}
 	if out, err := exec.CommandContext(ctx, program, tmp, "compile").CombinedOutput(); err != nil {
