@@ -73,10 +73,10 @@ const guardSize = 32 << 10
 
 // checkStack ends a program whose stack has grown beyond its end, over the data below.
 func (h *host) checkStack() {
-	if h.memory == nil || len(h.memory.b) < helper.StackEnd+guardSize {
+	if h.memory == nil || len(h.memory.b) < helper.PythonStackEnd+guardSize {
 		return
 	}
-	for _, v := range h.memory.b[helper.StackEnd : helper.StackEnd+guardSize] {
+	for _, v := range h.memory.b[helper.PythonStackEnd : helper.PythonStackEnd+guardSize] {
 		if v != 0 {
 			panic(fmt.Errorf("%w: the stack of the interpreter is full", atoll.ErrQuota))
 		}

@@ -85,7 +85,7 @@ func startPython(t *testing.T) *process {
 		testenv.Skip(t, "python", "%v", err)
 	}
 	p := start(t, dir)
-	if c := p.receive(t); c.Op != wasi.OpJob || c.Arg(0) < helper.StackEnd {
+	if c := p.receive(t); c.Op != wasi.OpJob || c.Arg(0) < helper.PythonStackEnd {
 		t.Fatalf("the first call: %+v", c)
 	}
 	return p

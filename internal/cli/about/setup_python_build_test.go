@@ -1,4 +1,4 @@
-package helper
+package about
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/helper"
 )
 
 // TestRebuildModule: sections without meaning are dropped, the stack is larger, and nothing else is accepted.
@@ -29,17 +30,17 @@ func TestRebuildModule(t *testing.T) {
 	}
 }
 
-// TestInstallPythonRefusesOtherContent: a package whose content is not the known one leaves nothing behind.
-func TestInstallPythonRefusesOtherContent(t *testing.T) {
+// TestBuildPythonRefusesOtherContent: a package whose content is not the known one leaves nothing behind.
+func TestBuildPythonRefusesOtherContent(t *testing.T) {
 	cache, unpacked, helpers := t.TempDir(), t.TempDir(), t.TempDir()
 	err := errors.Join(os.Mkdir(filepath.Join(unpacked, "dist"), 0o755), os.WriteFile(filepath.Join(unpacked, "LICENSE"), nil, 0o644),
-		os.WriteFile(filepath.Join(helpers, PythonProgram), []byte("#!/bin/false\n"), 0o755),
-		os.WriteFile(filepath.Join(unpacked, "dist", PythonFile), []byte("\x00asm\x01\x00\x00\x00"), 0o644))
+		os.WriteFile(filepath.Join(helpers, helper.PythonProgram), []byte("#!/bin/false\n"), 0o755),
+		os.WriteFile(filepath.Join(unpacked, "dist", helper.PythonFile), []byte("\x00asm\x01\x00\x00\x00"), 0o644))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := Finder{Dir: helpers, Cache: cache}
-	if _, err := f.InstallPython(t.Context(), unpacked); !errors.Is(err, atoll.ErrDenied) {
+	f := helper.Finder{Dir: helpers, Cache: cache}
+	if _, err := buildPython(t.Context(), f, unpacked); !errors.Is(err, atoll.ErrDenied) {
 		t.Errorf("it is %v", err)
 	}
 	if list, err := os.ReadDir(cache); err != nil || len(list) > 0 {

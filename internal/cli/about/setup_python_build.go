@@ -1,4 +1,4 @@
-package helper
+package about
 
 import (
 	"context"
@@ -15,29 +15,30 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/helper"
 	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 )
 
-// InstallPython makes the directory of the interpreter from the unpacked package, and compiles it. The directory exists
+// buildPython makes the directory of the interpreter from the unpacked package, and compiles it. The directory exists
 // only with the content that it should have.
-func (f Finder) InstallPython(ctx context.Context, unpacked string) (string, error) {
+func buildPython(ctx context.Context, f helper.Finder, unpacked string) (string, error) {
 	dir, err := f.PythonDir()
 	if err != nil {
 		return "", err
 	}
-	program, err := f.Find(PythonProgram)
+	program, err := f.Find(helper.PythonProgram)
 	if err != nil {
 		return "", err
 	}
-	b, err := os.ReadFile(filepath.Join(unpacked, "dist", PythonFile))
+	b, err := os.ReadFile(filepath.Join(unpacked, "dist", helper.PythonFile))
 	if err != nil {
 		return "", err
 	}
 	if b, err = rebuildModule(b); err != nil {
-		return "", fmt.Errorf("package %s: %w", PythonPackage, err)
+		return "", fmt.Errorf("package %s: %w", helper.PythonPackage, err)
 	}
-	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != PythonDigest {
-		return "", fmt.Errorf("%w: package %s@%s does not have the content that this atoll knows: its digest is %x, not %s", atoll.ErrDenied, PythonPackage, PythonVersion, sum, PythonDigest)
+	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != helper.PythonDigest {
+		return "", fmt.Errorf("%w: package %s@%s does not have the content that this atoll knows: its digest is %x, not %s", atoll.ErrDenied, helper.PythonPackage, helper.PythonVersion, sum, helper.PythonDigest)
 	}
 	license, err := os.ReadFile(filepath.Join(unpacked, "LICENSE"))
 	if err != nil {
@@ -51,7 +52,7 @@ func (f Finder) InstallPython(ctx context.Context, unpacked string) (string, err
 		return "", err
 	}
 	defer os.RemoveAll(tmp) // fails once it was renamed
-	if err := errors.Join(os.WriteFile(filepath.Join(tmp, PythonFile), b, 0o644), os.WriteFile(filepath.Join(tmp, "LICENSE"), license, 0o644), os.Chmod(tmp, 0o755)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(tmp, helper.PythonFile), b, 0o644), os.WriteFile(filepath.Join(tmp, "LICENSE"), license, 0o644), os.Chmod(tmp, 0o755)); err != nil {
 		return "", err
 	}
 	if err := fdpass.SealInherited(); err != nil {
@@ -81,9 +82,6 @@ const (
 	stackBefore  = "\x01\x7f\x01\x41\x80\x80\x20\x0b"
 	stackAfter   = "\x01\x7f\x01\x41\x80\x80\x80\x09\x0b"
 )
-
-// StackEnd is the address below which the stack of the interpreter must not grow.
-const StackEnd = 160 << 16
 
 // rebuildModule returns the interpreter without its custom sections, which have no meaning for a program (names and debugging
 // information), and with a larger stack.
