@@ -127,7 +127,7 @@ func load(ctx context.Context, dir string) (*interpreter, error) {
 	if sum := sha256.Sum256(b); hex.EncodeToString(sum[:]) != helper.PythonDigest {
 		return nil, fmt.Errorf("%w: %s in %s has another digest than it should: remove the directory and run 'atoll setup python'", atoll.ErrDenied, helper.PythonFile, dir)
 	}
-	config := wazero.NewRuntimeConfigCompiler().WithMemoryLimitPages(wasi.MaxMemory >> 16).WithDebugInfoEnabled(false)
+	config := wazero.NewRuntimeConfig().WithMemoryLimitPages(wasi.MaxMemory >> 16).WithDebugInfoEnabled(false)
 	if cache, err := wazero.NewCompilationCacheWithDir(filepath.Join(dir, "code")); err == nil { // without it the code is compiled each time
 		config = config.WithCompilationCache(cache)
 	}
