@@ -81,9 +81,13 @@ func TestPythonAgreesWithCPython(t *testing.T) {
 
 // TestRecordedPythonIsReal runs the scripts with the python3 of this host.
 func TestRecordedPythonIsReal(t *testing.T) {
+	testenv.Real(t, "python3")
 	real, err := exec.LookPath("python3")
+	if err == nil {
+		err = exec.CommandContext(t.Context(), real, "-c", "import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))").Run()
+	}
 	if err != nil {
-		t.Skip("python3: this host has none")
+		testenv.Skip(t, "python3", "python3 of this host, 3.11 or 3.12: %v", err)
 	}
 	scripts, _ := filepath.Glob("testdata/python/*.py") // the pattern is well-formed
 	for _, file := range scripts {

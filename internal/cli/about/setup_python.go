@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/agents/npm"
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/helper"
@@ -52,7 +51,7 @@ func (a commands) installPython(ctx context.Context) error {
 	a.Progress("compiling it")
 	dir, err := buildPython(ctx, finder, unpacked)
 	if err != nil {
-		return fmt.Errorf("%w: installing Python: %w", atoll.ErrUnavailable, err)
+		return fmt.Errorf("installing Python: %w", err)
 	}
 	return a.reportPython(dir)
 }
