@@ -20,7 +20,7 @@ buildGoModule {
 
   # The hash of the output of 'go mod vendor'; TestNixOSPackage in cmd/atoll prints the new
   # one when that has changed.
-  vendorHash = "sha256-6peV3+OPVgX6Q8H5Ib4QnkO+S2xiPFjjZQed+Ku1lRI=";
+  vendorHash = "sha256-p5FsMlhSyDBQFkd9/hxPyiYQFo+iBtfx6eRi+SlIkRU=";
 
   env.CGO_ENABLED = 0;
   ldflags = [
