@@ -6,10 +6,10 @@ BINARIES := $(CURDIR)/bin
 
 .PHONY: build release site test test-all race lint fuzz bench demo golden cluster cluster-down clean
 
-build: ## bin/atoll, which holds atoll-full, atoll-guest, atoll-egress, atoll-sftp, atoll-tool and atoll-worker
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(CACHE)/helpers/ ./cmd/atoll-full ./cmd/atoll-guest ./cmd/atoll-egress ./cmd/atoll-sftp ./cmd/atoll-tool ./cmd/atoll-worker
+build: ## bin/atoll, which holds atoll-full, atoll-guest, atoll-egress, atoll-sftp, atoll-tool, atoll-worker and atoll-python
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(CACHE)/helpers/ ./cmd/atoll-full ./cmd/atoll-guest ./cmd/atoll-egress ./cmd/atoll-sftp ./cmd/atoll-tool ./cmd/atoll-worker ./cmd/atoll-python
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w" -o $(BINARIES)/ ./cmd/atoll
-	$(GO) run ./internal/helper/pack $(BINARIES)/atoll $(CACHE)/helpers/atoll-full $(CACHE)/helpers/atoll-guest $(CACHE)/helpers/atoll-egress $(CACHE)/helpers/atoll-sftp $(CACHE)/helpers/atoll-tool $(CACHE)/helpers/atoll-worker
+	$(GO) run ./internal/helper/pack $(BINARIES)/atoll $(CACHE)/helpers/atoll-full $(CACHE)/helpers/atoll-guest $(CACHE)/helpers/atoll-egress $(CACHE)/helpers/atoll-sftp $(CACHE)/helpers/atoll-tool $(CACHE)/helpers/atoll-worker $(CACHE)/helpers/atoll-python
 
 release: ## everything of a release, in dist: make release VERSION=v1.2.3 [KEY=ssh-key] (docs/release.md)
 	$(GO) run ./cmd/internal/release -version "$(VERSION)" $(if $(KEY),-key "$(KEY)") $(RELEASE_FLAGS)

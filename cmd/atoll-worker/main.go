@@ -8,11 +8,12 @@ import (
 
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/shell/command/javascript"
+	"github.com/atoll-sandbox/atoll/shell/command/python"
 	"github.com/atoll-sandbox/atoll/shell/command/sqlite"
 )
 
 func main() {
-	if err := virtual.RunWorker(slices.Concat(sqlite.Commands(), javascript.Commands())); err != nil {
+	if err := virtual.RunWorker(slices.Concat(sqlite.Commands(), javascript.Commands(), python.Commands())); err != nil {
 		fmt.Fprintf(os.Stderr, "atoll-worker: %v\n", err)
 		os.Exit(1)
 	}

@@ -20,7 +20,7 @@ buildGoModule {
 
   # The hash of the output of 'go mod vendor'; TestNixOSPackage in cmd/atoll prints the new
   # one when that has changed.
-  vendorHash = "sha256-6peV3+OPVgX6Q8H5Ib4QnkO+S2xiPFjjZQed+Ku1lRI=";
+  vendorHash = "sha256-p5FsMlhSyDBQFkd9/hxPyiYQFo+iBtfx6eRi+SlIkRU=";
 
   env.CGO_ENABLED = 0;
   ldflags = [
@@ -35,13 +35,14 @@ buildGoModule {
     "cmd/atoll-sftp"
     "cmd/atoll-tool"
     "cmd/atoll-worker"
+    "cmd/atoll-python"
   ];
 
   # The helpers are appended to atoll, as by 'make build'; stripping the program would
   # remove them. atoll-full stays beside atoll, which finds it there: nothing is unpacked.
   postInstall = ''
-    GOOS= GOARCH= go run ./internal/helper/pack "$out/bin/atoll" "$out"/bin/atoll-{guest,egress,sftp,tool,worker}
-    rm "$out"/bin/atoll-{guest,egress,sftp,tool,worker}
+    GOOS= GOARCH= go run ./internal/helper/pack "$out/bin/atoll" "$out"/bin/atoll-{guest,egress,sftp,tool,worker,python}
+    rm "$out"/bin/atoll-{guest,egress,sftp,tool,worker,python}
   '';
   dontStrip = true;
 

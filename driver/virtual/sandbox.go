@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"sync"
 	"time"
@@ -51,7 +52,7 @@ type Sandbox struct {
 }
 
 // setUpKernel creates the kernel and the shell for the files of a sandbox.
-func (s *Sandbox) setUpKernel(im *image, net kernel.Network, files *vfs.FS) {
+func (s *Sandbox) setUpKernel(im *image, network kernel.Network, files *vfs.FS) {
 	s.fs = files
 	if s.replaced != nil {
 		close(s.replaced)
@@ -59,8 +60,11 @@ func (s *Sandbox) setUpKernel(im *image, net kernel.Network, files *vfs.FS) {
 	}
 	cfg := kernel.Config{
 		FS: files, Programs: im.programs, Now: s.d.Now, Rand: s.d.Rand,
-		Policy: s.d.Policy, Network: net,
+		Policy: s.d.Policy, Network: network, Python: s.d.runPython,
 		Limits: kernel.Limits{Memory: s.spec.Limits.Memory, Procs: s.spec.Limits.PIDs},
+	}
+	if cfg.Python == nil {
+		cfg.Python = func(ctx context.Context, cold bool) (net.Conn, error) { return s.d.startPython(ctx, s.id, cold) }
 	}
 	s.k = kernel.New(cfg)
 	s.sh = shell.New(shell.Config{Kernel: s.k, Env: s.commandEnv(nil), Dir: s.workingDir()})

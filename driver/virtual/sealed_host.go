@@ -65,6 +65,17 @@ func (h *workerHost) server() *guest.CallServer {
 			}
 			return func(conn net.Conn) { h.network.forwardRequest(ctx, to, conn) }, nil
 		},
+		callPython: func(ctx context.Context, q *guest.Request) (func(net.Conn), error) {
+			var c pythonQuestion
+			if err := q.DecodeBody(&c); err != nil {
+				return nil, err
+			}
+			in, err := h.s.d.startPython(ctx, h.s.id, c.Cold)
+			if err != nil {
+				return nil, err
+			}
+			return func(conn net.Conn) { servePython(conn, in) }, nil
+		},
 	}
 	return &guest.CallServer{Calls: calls, Streams: streams}
 }

@@ -82,6 +82,9 @@ type Driver struct {
 	Now  func() time.Time // nil: time.Now
 	Rand io.Reader        // nil: crypto/rand
 
+	// runPython, if not nil, starts Python interpreters instead of this process; set in a worker.
+	runPython kernel.Python
+
 	// network, if not nil, returns the network of a sandbox, or nil; set in a worker.
 	network func(atoll.Network) (kernel.Network, error)
 
@@ -91,6 +94,7 @@ type Driver struct {
 
 	hosts   hostDirs
 	workers workerPool
+	python  pythonPool
 	idle    idleList
 
 	baseMu sync.Mutex
@@ -451,6 +455,7 @@ func (d *Driver) openSealed(stored *Sandbox) *sealedSandbox {
 // changed nothing. What is stored can be opened again, by another driver; sandboxes in memory are lost.
 func (d *Driver) Close() error {
 	d.workers.close()
+	d.python.close()
 	d.mu.Lock()
 	list := slices.Collect(maps.Values(d.sealed))
 	d.mu.Unlock()

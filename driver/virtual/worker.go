@@ -113,6 +113,7 @@ func (w *worker) makeSandbox(ctx context.Context) error {
 	if c.Policy {
 		w.driver.Policy = w.askParent
 	}
+	w.driver.runPython = parentPython(w.parent)
 	w.driver.network = func(atoll.Network) (kernel.Network, error) {
 		if !c.Network {
 			return nil, nil

@@ -58,6 +58,7 @@ const (
 	callHas     guest.Op = "has"     //
 	callPolicy  guest.Op = "policy"  // shell.Policy
 	callRequest guest.Op = "request" // an HTTP request and its response follow
+	callPython  guest.Op = "python"  // the calls of a Python interpreter follow
 )
 
 // The calls of a parent to its worker, besides those of [guest.SandboxServer].

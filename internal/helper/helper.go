@@ -1,5 +1,5 @@
 // Package helper finds the small static programs that atoll runs as separate processes:
-// atoll-guest, atoll-egress, atoll-sftp, atoll-tool and atoll-worker.
+// atoll-guest, atoll-egress, atoll-sftp, atoll-tool, atoll-worker and atoll-python.
 package helper
 
 import (

@@ -10,7 +10,7 @@ import (
 const modulePath = "github.com/atoll-sandbox/atoll"
 
 // Names are the programs that atoll starts, the full program first.
-var Names = []string{FullProgram, "atoll-guest", "atoll-egress", "atoll-sftp", "atoll-tool", "atoll-worker"}
+var Names = []string{FullProgram, "atoll-guest", "atoll-egress", "atoll-sftp", "atoll-tool", "atoll-worker", PythonProgram}
 
 // installable matches the versions that the module proxy has; others, such as those of a checkout, are
 // +dirty or (devel).

@@ -2,6 +2,7 @@ package program
 
 import (
 	"path/filepath"
+	"slices"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/docker"
@@ -13,6 +14,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
 	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
+	"github.com/atoll-sandbox/atoll/shell/command"
+	"github.com/atoll-sandbox/atoll/shell/command/python"
 	"github.com/atoll-sandbox/atoll/shell/command/sqlite"
 )
 
@@ -21,7 +24,7 @@ func Wiring() app.Wiring {
 	return app.Wiring{
 		NewDrivers: Drivers,
 		NewInMemory: func(c *config.Config) atoll.Driver {
-			return &virtual.Driver{LimitHeap: true, Commands: sqlite.Commands(), Upstream: upstreamProxy(c)}
+			return &virtual.Driver{LimitHeap: true, Commands: commands(), Upstream: upstreamProxy(c)}
 		},
 		NewRescuer: pairing.NewRescuer,
 	}
@@ -33,13 +36,16 @@ func Wiring() app.Wiring {
 func Drivers(c *config.Config, home string) []atoll.Driver {
 	proxy := upstreamProxy(c)
 	return []atoll.Driver{
-		&virtual.Driver{Dir: filepath.Join(home, "sandboxes"), Commands: sqlite.Commands(), SealOthers: config.Get[bool](c, "virtual.seal"), Upstream: proxy},
+		&virtual.Driver{Dir: filepath.Join(home, "sandboxes"), Commands: commands(), SealOthers: config.Get[bool](c, "virtual.seal"), Upstream: proxy},
 		microvmDriver(c, home),
 		&namespace.Driver{Dir: filepath.Join(home, "namespace"), ImageDir: filepath.Join(home, "images"), Upstream: proxy},
 		&docker.Driver{Dir: filepath.Join(home, "docker"), Host: config.Get[string](c, "docker.host"), Upstream: proxy},
 		kubernetesDriver(c, home),
 	}
 }
+
+// commands returns the commands of virtual sandboxes that need more than this process: those of sealed ones are in atoll-worker.
+func commands() []command.Command { return slices.Concat(sqlite.Commands(), python.Commands()) }
 
 // upstreamProxy returns the proxy through which connections of sandboxes leave this host.
 func upstreamProxy(c *config.Config) upstream.Config {

@@ -39,6 +39,7 @@ missing and the commands that install it; nothing is changed.`,
 	} {
 		cmd.AddCommand(a.setupDriver(s.driver, s.short))
 	}
+	cmd.AddCommand(a.setupPython())
 	cmd.AddCommand(&cobra.Command{
 		Use:     "helpers",
 		Short:   "Build atoll's other programs, after 'go install'",

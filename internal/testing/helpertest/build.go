@@ -39,7 +39,7 @@ func Build(m *testing.M) int {
 	if err != nil {
 		panic(err)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", "./cmd/atoll-guest", "./cmd/atoll-egress", "./cmd/atoll-sftp", "./cmd/atoll-tool", "./cmd/atoll-worker")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", "./cmd/atoll-guest", "./cmd/atoll-egress", "./cmd/atoll-sftp", "./cmd/atoll-tool", "./cmd/atoll-worker", "./cmd/atoll-python")
 	cmd.Dir = filepath.Clean(strings.TrimSpace(string(root)))
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

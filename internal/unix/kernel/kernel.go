@@ -4,9 +4,11 @@
 package kernel
 
 import (
+	"context"
 	"crypto/rand"
 	"io"
 	"math"
+	"net"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -67,12 +69,17 @@ type Network interface {
 	http.RoundTripper
 }
 
+// Python starts a Python interpreter outside of this process, and returns the connection on which it makes its system calls
+// (package wasi); closing it ends the interpreter. A cold one is given its own options first.
+type Python func(ctx context.Context, cold bool) (net.Conn, error)
+
 // Config configures a kernel.
 type Config struct {
 	FS       *vfs.FS
 	Programs map[string]Program // by name; shared between kernels, and never changed
 	Limits   Limits
 	Network  Network          // nil: no network
+	Python   Python           // nil: none
 	Policy   Policy           // nil: every command is allowed
 	Now      func() time.Time // nil: time.Now
 	Rand     io.Reader        // nil: crypto/rand
@@ -85,6 +92,7 @@ type Kernel struct {
 	programs map[string]Program
 	limits   Limits
 	network  Network
+	python   Python
 	policy   Policy
 	now      func() time.Time
 	rand     io.Reader
@@ -115,7 +123,7 @@ type Incident struct {
 // New returns a kernel with no processes.
 func New(c Config) *Kernel {
 	k := &Kernel{
-		fs: c.FS, programs: c.Programs, limits: c.Limits.withDefaults(), network: c.Network, policy: c.Policy,
+		fs: c.FS, programs: c.Programs, limits: c.Limits.withDefaults(), network: c.Network, python: c.Python, policy: c.Policy,
 		now: c.Now, rand: c.Rand, hostname: c.Hostname,
 		procStopped: make(chan struct{}, 1),
 	}

@@ -172,6 +172,9 @@ func (p *Proc) Rand(b []byte) {
 // Network returns the sandbox's network, or nil if it has none.
 func (p *Proc) Network() Network { return p.k.network }
 
+// Python returns the function that starts Python interpreters, or nil if there is none.
+func (p *Proc) Python() Python { return p.k.python }
+
 // Getenv returns the value of an environment variable, or "".
 func (p *Proc) Getenv(name string) string {
 	v, _ := p.LookupEnv(name)

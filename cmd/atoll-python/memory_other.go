@@ -1,0 +1,5 @@
+//go:build !linux
+
+package main
+
+func reserve(size int) ([]byte, error) { return make([]byte, size), nil }
