@@ -149,19 +149,19 @@ func (a commands) promptText(args []string) (string, error) {
 	if len(args) > 0 && (len(args) > 1 || args[0] != "-") {
 		text := strings.Join(args, " ")
 		if strings.TrimSpace(text) == "" {
-			return "", fmt.Errorf("%w: the prompt is empty: what is it to do?", atoll.ErrInvalid)
+			return "", fmt.Errorf("%w: the prompt is empty: write the task behind the name", atoll.ErrInvalid)
 		}
 		return text, nil
 	}
 	if tty.IsTerminal(a.In) && len(args) == 0 {
-		return "", fmt.Errorf("%w: what is it to do? Say it behind the agent's name, or on standard input", atoll.ErrInvalid)
+		return "", fmt.Errorf("%w: a prompt is missing: write the task behind the name, or to standard input", atoll.ErrInvalid)
 	}
 	b, err := io.ReadAll(a.In)
 	if err != nil {
 		return "", err
 	}
 	if strings.TrimSpace(string(b)) == "" {
-		return "", fmt.Errorf("%w: standard input says nothing: what is it to do?", atoll.ErrInvalid)
+		return "", fmt.Errorf("%w: a prompt is missing, and standard input is empty: write the task behind the name, or to standard input", atoll.ErrInvalid)
 	}
 	return string(b), nil
 }
