@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -249,6 +250,14 @@ func workspaceOf(cfg *atoll.Config) string {
 	return ""
 }
 
+// explainTurnError adds to the error of an unknown assistant that a server of this machine has its own.
+func explainTurnError(host string, err error) error {
+	if !strings.HasPrefix(host, "unix:") || !errors.Is(err, atoll.ErrNotFound) {
+		return err
+	}
+	return fmt.Errorf("%w\nthe server that runs has the app directory that it was started with: 'atoll serve --stop' ends it", err)
+}
+
 // runTurn starts a turn and shows it.
 func (a commands) runTurn(ctx context.Context, r agent.Request, f *turnFlags) error {
 	l, err := a.Client(ctx)
@@ -260,7 +269,7 @@ func (a commands) runTurn(ctx context.Context, r agent.Request, f *turnFlags) er
 	}
 	made, err := l.StartTurn(ctx, r)
 	if err != nil {
-		return err
+		return explainTurnError(l.Host, err)
 	}
 	if f.detach {
 		if a.JSON {
