@@ -218,7 +218,7 @@ var Keys = []key{
 	{Name: "serve.rate", Form: formAmount, Flag: "rate", Help: "requests a second that one caller may make (default 1000)"},
 	{Name: "serve.e2b", Form: formSwitch, Flag: "e2b", Help: "serve the API of E2B, too, for its SDKs"},
 	{Name: "serve.daytona", Form: formSwitch, Flag: "daytona", Help: "serve the API of Daytona, too, for its SDKs"},
-	{Name: "serve.grace", Form: formDuration, def: "10s", Flag: "grace", Help: "how long running commands may continue after the server is told to stop"},
+	{Name: "serve.grace", Form: formDuration, def: "10s", Flag: "grace", Help: "how long running commands may continue after a signal to stop"},
 
 	{Name: "e2b.driver", Form: formName, Help: "driver of sandboxes of E2B's clients (default: driver, else namespace where it works)"},
 	{Name: "e2b.image", Form: formText, Help: "image of sandboxes of E2B's clients (default: the driver's own)"},
