@@ -22,7 +22,7 @@ var outputs = map[string]string{
 	"evaluation": "334 of 1000 attempts passed\n",
 	"runner":     "checkout: status 0\nlint: status 0\ntest: status 0\n1\ndeploy: status 3\nno credentials here\n",
 	"prbot":      "-Teh manual\n+The manual\n",
-	"policy":     "status 126: bash: line 1: rm: ask a person first\nthe file is kept\n",
+	"policy":     "status 126: sh: line 1: rm: denied: ask a person first\nthe file is kept\n",
 	"undo":       "undone: rm -rf /tmp/*\none\ntwo\n",
 	"artifacts":  "a\nb\nc\n",
 	"parallel":   "500500, failed, a\n",
