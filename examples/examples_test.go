@@ -22,9 +22,9 @@ var outputs = map[string]string{
 	"evaluation": "334 of 1000 attempts passed\n",
 	"runner":     "checkout: status 0\nlint: status 0\ntest: status 0\n1\ndeploy: status 3\nno credentials here\n",
 	"prbot":      "-Teh manual\n+The manual\n",
-	"policy":     "status 126; the reason is told: true\nkept\n<nil>\n",
-	"undo":       "undone: rm -rf /tmp/*\none\ntwo\n<nil>\n",
-	"artifacts":  "a\nb\nc\n<nil>\n",
+	"policy":     "status 126: sh: line 1: rm: denied: ask a person first\nthe file is kept\n",
+	"undo":       "undone: rm -rf /tmp/*\none\ntwo\n",
+	"artifacts":  "a\nb\nc\n",
 	"parallel":   "500500, failed, a\n",
 }
 

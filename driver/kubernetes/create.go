@@ -32,6 +32,7 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, er
 	if err := spec.Check(); err != nil { // before a cluster is needed
 		return nil, err
 	}
+	spec.Runtime = d.runtimeOf(&spec)
 	ctx, cancel := guest.WithCreateTimeout(ctx, spec.Timeouts.Create)
 	defer cancel()
 	t, err := d.targetOf(spec.Owner)
@@ -66,6 +67,14 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, er
 		}
 		return nil, err
 	}
+}
+
+// runtimeOf returns the RuntimeClass of a new sandbox. That of a template's sandbox is the template's.
+func (d *Driver) runtimeOf(spec *atoll.Spec) string {
+	if spec.Pod != nil && spec.Pod.Template != "" {
+		return spec.Runtime
+	}
+	return orDefault(spec.Runtime, d.RuntimeClass)
 }
 
 // newPod returns a pod that is not created yet.

@@ -66,6 +66,7 @@ type Driver struct {
 	GuestPath  string // absolute; empty: "/atoll-guest"
 
 	StorageClass string // default of Spec.Pod.StorageClass; empty: "none"
+	RuntimeClass string // default of Spec.Runtime; empty: the cluster's own runtime
 	Direct       bool   // the guest is reached at its pod's address, with mutual TLS: atoll runs in the cluster
 	Privileged   bool   // keep the users of images, also root; otherwise sandboxes satisfy Pod Security's "restricted"
 

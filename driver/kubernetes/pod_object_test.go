@@ -123,3 +123,20 @@ func TestPodEndReasons(t *testing.T) {
 		}
 	}
 }
+
+func TestDefaultRuntimeClass(t *testing.T) {
+	d := &Driver{RuntimeClass: "gvisor"}
+	for law, k := range map[string]struct {
+		spec atoll.Spec
+		want string
+	}{
+		"NamesNone":  {atoll.Spec{}, "gvisor"},
+		"NamesOne":   {atoll.Spec{Runtime: "kata"}, "kata"},
+		"OfTemplate": {atoll.Spec{Pod: &atoll.Pod{Template: "t"}}, ""},
+		"WithVolume": {atoll.Spec{Pod: &atoll.Pod{StorageClass: "default"}}, "gvisor"},
+	} {
+		if got := d.runtimeOf(&k.spec); got != k.want {
+			t.Errorf("%s: %q, want %q", law, got, k.want)
+		}
+	}
+}

@@ -456,6 +456,9 @@ func (d *Driver) connectGuest(ctx context.Context, id string) (net.Conn, error) 
 	return c, nil
 }
 
+// limitHint ends the error of a limit that this host can't set.
+const limitHint = "; leave the limit out, or see 'atoll doctor --verbose' for how to get it"
+
 // check reports what is wrong with a spec, and what this driver does not support.
 func (d *Driver) check(spec *atoll.Spec) error {
 	if err := spec.Check(); err != nil {
@@ -511,10 +514,10 @@ func (d *Driver) check(spec *atoll.Spec) error {
 		return err
 	}
 	if why := t.Missing()[cgroup.CPU]; lacksControl(t, cgroup.CPU, int64(spec.Limits.CPU*1000)) {
-		no("limits.cpu", why)
+		no("limits.cpu", why+limitHint)
 	}
 	if why := t.Missing()[cgroup.Memory]; lacksControl(t, cgroup.Memory, spec.Limits.Memory) {
-		no("limits.memory", "a limit of each process does not bound shared memory: "+why)
+		no("limits.memory", why+limitHint)
 	}
 	return errors.Join(errs...)
 }

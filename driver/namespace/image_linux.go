@@ -52,7 +52,7 @@ func (d *Driver) useImage(ctx context.Context, r *record) error {
 		return nil
 	}
 	if _, err := d.imageStore().Ensure(ctx, r.Spec.Image, nil); err != nil {
-		return fmt.Errorf("image %s: %w", r.Spec.Image, err)
+		return err
 	}
 	_, err := d.imageStore().Acquire(ctx, r.Spec.Image, r.ID)
 	return err

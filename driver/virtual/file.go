@@ -1,6 +1,7 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,6 +87,9 @@ func (s *Sandbox) Import(ctx context.Context, dir string, tar io.Reader) error {
 	}
 	defer op.close()
 	if err := callUntilDone(ctx, func() error { return files.ImportTar(dir, &contextReader{ctx, tar}) }); err != nil {
+		if errors.Is(err, vfs.EFBIG) {
+			err = fmt.Errorf("%w: a file may have %d bytes: limits.file_size (--file-size) changes it for a new sandbox", err, cmp.Or(s.spec.Limits.FileSize, DefaultFileSize))
+		}
 		return s.wrapError("import", err)
 	}
 	return s.wrapError("import", s.saveChange(ctx))

@@ -249,7 +249,7 @@ func (s *Sandbox) saveIf(ctx context.Context, needed func(*record) bool) error {
 		if k.rec.Generation > 0 && !k.storage.exists() {
 			return fmt.Errorf("%w: it was destroyed", atoll.ErrNotFound)
 		}
-		return fmt.Errorf("keep: %w", err)
+		return fmt.Errorf("saving the sandbox: %w", err)
 	}
 	return nil
 }

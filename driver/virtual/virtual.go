@@ -260,7 +260,7 @@ func check(spec *atoll.Spec) error {
 		errs = append(errs, fmt.Errorf("%s: %w by the virtual driver: %s", what, atoll.ErrUnsupported, why))
 	}
 	if spec.Image != "" {
-		no("image "+spec.Image, "its programs are built in; use a driver that runs real ones")
+		no("image "+spec.Image, "its programs are built in; --driver namespace, docker, microvm or kubernetes runs those of images")
 	}
 	if spec.Runtime != "" && spec.Runtime != Sealed {
 		no("runtime "+spec.Runtime, "it has only "+Sealed+", besides its own")

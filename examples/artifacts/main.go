@@ -35,5 +35,8 @@ func main() {
 		log.Fatal(err)
 	}
 	b, err := atoll.ReadFile(ctx, sb, "/tmp/out/sorted.txt")
-	fmt.Printf("%s%v\n", b, err)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s", b)
 }

@@ -2,7 +2,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +30,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("status %d; the reason is told: %t\n", exit.Code, bytes.Contains(exit.Stderr, []byte("ask a person first")))
-	exit, err = sb.Exec(ctx, atoll.Cmd{Shell: "cat /tmp/file"})
-	fmt.Printf("%s%v\n", exit.Stdout, err)
+	fmt.Printf("status %d: %s", exit.Code, exit.Stderr)
+	if exit, err = sb.Exec(ctx, atoll.Cmd{Shell: "cat /tmp/file"}); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("the file is %s", exit.Stdout)
 }

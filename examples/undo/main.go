@@ -34,5 +34,8 @@ func main() {
 		}
 	}
 	b, err := atoll.ReadFile(ctx, sb, "/tmp/notes")
-	fmt.Printf("%s%v\n", b, err)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Printf("%s", b)
 }

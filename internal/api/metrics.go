@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -121,12 +122,14 @@ var (
 	tokensDesc    = prometheus.NewDesc("atoll_model_tokens_total", "Tokens that models read and wrote for all owners.", []string{"kind"}, nil)
 	modelsDesc    = prometheus.NewDesc("atoll_model_requests_total", "Requests to models of all owners.", []string{"outcome"}, nil)
 	costDesc      = prometheus.NewDesc("atoll_model_cost_dollars_total", "US dollars for models of all owners, where their prices are known.", nil, nil)
+	fullDesc      = prometheus.NewDesc("atoll_disk_full", "1 if the disk of the state directory is full, else 0.", nil, nil)
+	deliveryDesc  = prometheus.NewDesc("atoll_webhook_deliveries", "Deliveries of all webhooks that wait (pending) or were given up (dead).", []string{"state"}, nil)
 	buildDesc     = prometheus.NewDesc("atoll_build_info", "Version of the server; always 1.", []string{"version"}, nil)
 )
 
 // Describe sends the descriptions of the metrics.
 func (fleetCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{sandboxesDesc, commandsDesc, readyDesc, sizeDesc, tokensDesc, modelsDesc, costDesc, buildDesc} {
+	for _, d := range []*prometheus.Desc{sandboxesDesc, commandsDesc, readyDesc, sizeDesc, tokensDesc, modelsDesc, costDesc, fullDesc, deliveryDesc, buildDesc} {
 		ch <- d
 	}
 }
@@ -158,6 +161,17 @@ func (c fleetCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, p := range pools {
 		gauge(readyDesc, p.Ready, p.Name)
 		gauge(sizeDesc, p.Size, p.Name)
+	}
+	full := 0
+	if errors.Is(c.s.fleet.CheckSpace(), atoll.ErrQuota) {
+		full = 1
+	}
+	gauge(fullDesc, full)
+	if pending, dead, err := c.s.fleet.CountDeliveries(ctx); err != nil {
+		c.s.log.WarnContext(ctx, "metrics", "err", err)
+	} else {
+		gauge(deliveryDesc, pending, string(atoll.DeliveryPending))
+		gauge(deliveryDesc, dead, string(atoll.DeliveryDead))
 	}
 	c.collectModels(ctx, ch)
 }

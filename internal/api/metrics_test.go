@@ -34,6 +34,8 @@ func TestMetrics(t *testing.T) {
 		`atoll_exec_duration_seconds_count 2`,
 		`atoll_sandboxes{driver="virtual",state="running"} 1`,
 		`atoll_build_info{version="test"} 1`,
+		`atoll_disk_full 0`,
+		`atoll_webhook_deliveries{state="pending"} 0`,
 		`atoll_model_tokens_total{kind="input"} 0`,
 		`atoll_model_requests_total{outcome="refused"} 0`,
 		`atoll_request_duration_seconds_count{method="POST",route="POST /v1/sandboxes"} 1`,

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
@@ -178,14 +177,14 @@ func (e *auditRecord) add(b *batch) {
 // or too many. Run calls it regularly; writers of events and audit trim every thousand rows.
 func (f *Fleet) trimRecords(ctx context.Context) error {
 	return f.registry.Write(ctx, func(tx *sql.Tx) error {
-		now := f.recorder.now()
-		if err := event.Trim(ctx, tx, now); err != nil {
+		now, keep := f.recorder.now(), f.opts.Retention
+		if err := f.events.Trim(ctx, tx); err != nil {
 			return err
 		}
 		if err := registry.TrimOwners(ctx, tx, "audit", maxAuditPerOwner); err != nil {
 			return err
 		}
-		if err := registry.TrimRows(ctx, tx, "audit", now.Add(-auditRetention), maxAuditRows); err != nil {
+		if err := registry.TrimRows(ctx, tx, "audit", registry.Oldest(now, keep.Audit), maxAuditRows); err != nil {
 			return err
 		}
 		if err := trimOutput(ctx, tx, maxHistoryPerOwner, "true"); err != nil {
@@ -194,10 +193,10 @@ func (f *Fleet) trimRecords(ctx context.Context) error {
 		if err := forgetRouteLinks(ctx, tx, now); err != nil {
 			return err
 		}
-		if err := trimDeliveries(ctx, tx, now); err != nil {
+		if err := trimDeliveries(ctx, tx, registry.Oldest(now, keep.Deliveries)); err != nil {
 			return err
 		}
-		return forgetTokens(ctx, tx, now.Add(-tokenRetention))
+		return forgetTokens(ctx, tx, registry.Oldest(now, keep.Tokens))
 	})
 }
 
@@ -224,5 +223,5 @@ func (l *recorder) trimAudit(ctx context.Context, tx *sql.Tx, b *batch) error {
 	if err := tx.QueryRowContext(ctx, `select max(id) from audit`).Scan(&last); err != nil || last/1000 == (last-int64(added))/1000 {
 		return err
 	}
-	return registry.TrimRows(ctx, tx, "audit", l.now().Add(-auditRetention), maxAuditRows)
+	return registry.TrimRows(ctx, tx, "audit", registry.Oldest(l.now(), l.retention), maxAuditRows)
 }

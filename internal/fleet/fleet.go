@@ -72,10 +72,28 @@ type Options struct {
 	tidyTimeout time.Duration    // see tidyAbandoned; 0: tidyTimeout
 }
 
-// Retention configures when unused workspaces are removed.
+// Retention configures when unused workspaces are removed, and how long records are kept. A zero
+// time is the default, a negative one for ever. Limits of their number hold in any case.
 type Retention struct {
-	Keep time.Duration // since the last use; 0: 7 days; negative: for ever
-	Cron string        // when to prune: five cron fields, local time; empty: "0 3 * * *"
+	Keep time.Duration // of workspaces, since the last use; default 7 days
+	Cron string        // when to prune workspaces: five cron fields, local time; empty: "0 3 * * *"
+
+	Events     time.Duration // default 7 days
+	Audit      time.Duration // default 90 days
+	Deliveries time.Duration // of webhooks that were given up; default 30 days
+	Tokens     time.Duration // of tokens that were revoked or have expired; default 30 days
+	Usage      time.Duration // of the model usage of chats and turns, since the last request; default 90 days
+}
+
+// withDefaults returns the retention with the default times.
+func (r Retention) withDefaults() Retention {
+	r.Keep = cmp.Or(r.Keep, defaultKeep)
+	r.Events = cmp.Or(r.Events, event.MaxAge)
+	r.Audit = cmp.Or(r.Audit, auditRetention)
+	r.Deliveries = cmp.Or(r.Deliveries, deadRetention)
+	r.Tokens = cmp.Or(r.Tokens, tokenRetention)
+	r.Usage = cmp.Or(r.Usage, usageRetention)
+	return r
 }
 
 // Fleet manages the sandboxes of a host, or of all servers that share a registry. Its methods may
@@ -193,9 +211,9 @@ func (f *Fleet) openParts(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	f.events = event.NewLog(f.registry, f.now)
+	f.events = event.NewLog(f.registry, f.now, f.opts.Retention.Events)
 	f.registry.OnCommit = f.events.NotifyCommit
-	f.recorder = newRecorder(f.registry, f.now, f.log)
+	f.recorder = newRecorder(f.registry, f.now, f.log, f.opts.Retention.Audit)
 	f.processes = newProcesses(f.now)
 	return f.reserve.Use(func() error {
 		f.workspaces, err = workspace.OpenStore(cmp.Or(f.opts.Shared, f.opts.Home))
@@ -276,6 +294,7 @@ func (f *Fleet) checkOptions() error {
 	if f.findDriver(f.opts.Default) == nil {
 		return fmt.Errorf("%w: default driver %q: must be one of %v", atoll.ErrInvalid, f.opts.Default, f.driverNames())
 	}
+	f.opts.Retention = f.opts.Retention.withDefaults()
 	_, err := f.opts.Retention.parseSchedule()
 	return err
 }

@@ -124,7 +124,7 @@ func (l *UsageStore) Charge(ctx context.Context, w model.Caller, s model.Usage) 
 		if !prune {
 			return nil
 		}
-		_, err := tx.ExecContext(ctx, "delete from spend where sum not in ('o', 'a', 'oa') and last < ?", registry.Timestamp(now.Add(-usageRetention)))
+		_, err := tx.ExecContext(ctx, "delete from spend where sum not in ('o', 'a', 'oa') and last < ?", registry.Timestamp(registry.Oldest(now, l.f.opts.Retention.Usage)))
 		return err
 	})
 }

@@ -19,7 +19,7 @@ func newTestSpending(t *testing.T) (*UsageStore, *time.Time) {
 	t.Helper()
 	now := time.Date(2026, 3, 31, 23, 0, 0, 0, time.UTC)
 	f := &Fleet{registry: testRegistry(t, t.TempDir())}
-	f.opts.Now = func() time.Time { return now }
+	f.opts.Now, f.opts.Retention = func() time.Time { return now }, Retention{}.withDefaults()
 	return &UsageStore{f: f}, &now
 }
 
@@ -109,6 +109,12 @@ func TestSpendingForgetsOldTurnsButNotOwners(t *testing.T) {
 	}
 	if s, err := l.Usage(t.Context(), model.Caller{Owner: atoll.Local}); err != nil || s.Requests != 2 {
 		t.Errorf("owner: %d, %v", s.Requests, err)
+	}
+	l.f.opts.Retention.Usage = -1
+	*now = now.Add(10 * usageRetention)
+	charge("newest")
+	if s, err := l.Usage(t.Context(), model.Caller{Turn: "new"}); err != nil || s.Requests != 1 {
+		t.Errorf("kept for ever: %d, %v", s.Requests, err)
 	}
 }
 

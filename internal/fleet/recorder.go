@@ -43,6 +43,8 @@ type recorder struct {
 	now   func() time.Time
 	log   *slog.Logger
 
+	retention time.Duration // of audit entries; negative: for ever
+
 	wake   chan struct{} // the queue is not empty
 	urgent chan struct{} // write now
 	stop   chan struct{} // closed: write everything and end
@@ -66,14 +68,14 @@ type recorder struct {
 	auditGrowth   map[atoll.Owner]int // audit entries of an owner since its last trimming; owned by the goroutine
 }
 
-// newRecorder starts a recorder. A nil log discards messages.
-func newRecorder(s *registry.Store, now func() time.Time, log *slog.Logger) *recorder {
+// newRecorder starts a recorder. A nil log discards messages. retention is that of audit entries.
+func newRecorder(s *registry.Store, now func() time.Time, log *slog.Logger, retention time.Duration) *recorder {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &recorder{
-		store: s, now: now, log: log, cancel: cancel,
+		store: s, now: now, log: log, retention: retention, cancel: cancel,
 		wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 		historyGrowth: make(map[string]growth), outputGrowth: make(map[atoll.Owner]int), auditGrowth: make(map[atoll.Owner]int), tokenUses: make(map[string]int64),
 	}

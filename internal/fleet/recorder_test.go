@@ -51,7 +51,7 @@ func checkEntries(t *testing.T, s *registry.Store, n int) {
 func TestRecorderWritesAfterDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testRegistry(t, t.TempDir())
-		l := newRecorder(s, time.Now, nil)
+		l := newRecorder(s, time.Now, nil, auditRetention)
 		for i := range 5 {
 			l.add(newTestRecord(i))
 		}
@@ -69,7 +69,7 @@ func TestRecorderWritesAfterDelay(t *testing.T) {
 
 func TestFlushAndCloseWriteAll(t *testing.T) {
 	s := testRegistry(t, t.TempDir())
-	l := newRecorder(s, time.Now, nil)
+	l := newRecorder(s, time.Now, nil, auditRetention)
 	const n = 3*batchSize + 7
 	for i := range n {
 		l.add(newTestRecord(i))
@@ -96,7 +96,7 @@ func TestFlushAndCloseWriteAll(t *testing.T) {
 func TestFullRecorderBlocksAdd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testRegistry(t, t.TempDir())
-		l := newRecorder(s, time.Now, nil)
+		l := newRecorder(s, time.Now, nil, auditRetention)
 		s.WriteSlot <- struct{}{} // the registry is another's
 		for i := range maxQueued {
 			l.add(newTestRecord(i))
@@ -123,7 +123,7 @@ func TestFullRecorderBlocksAdd(t *testing.T) {
 func TestRecorderReportsLostRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testRegistry(t, t.TempDir())
-		l := newRecorder(s, time.Now, nil)
+		l := newRecorder(s, time.Now, nil, auditRetention)
 		s.WriteSlot <- struct{}{}
 		for i := range maxQueued {
 			l.add(newTestRecord(i))
@@ -148,7 +148,7 @@ func TestRecorderReportsLostRecords(t *testing.T) {
 func TestRecorderSurvivesFailingRegistry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testRegistry(t, t.TempDir())
-		l := newRecorder(s, time.Now, nil)
+		l := newRecorder(s, time.Now, nil, auditRetention)
 		if _, err := s.WriteDB.Exec("alter table audit rename to elsewhere"); err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestRecorderSurvivesFailingRegistry(t *testing.T) {
 
 func TestRecorderCloseEndsWithContext(t *testing.T) {
 	s := testRegistry(t, t.TempDir())
-	l := newRecorder(s, time.Now, nil)
+	l := newRecorder(s, time.Now, nil, auditRetention)
 	s.WriteSlot <- struct{}{}
 	l.add(newTestRecord(0))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -190,7 +190,7 @@ func TestRecorderCloseEndsWithContext(t *testing.T) {
 func TestRecorderCloseWaitsForCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testRegistry(t, t.TempDir())
-		l := newRecorder(s, time.Now, nil)
+		l := newRecorder(s, time.Now, nil, auditRetention)
 		a := &Account{f: &Fleet{recorder: l}}
 		first, second := a.startAudit("test", "0", ""), a.startAudit("test", "1", "")
 		closed := make(chan error)
@@ -208,7 +208,7 @@ func TestRecorderCloseWaitsForCalls(t *testing.T) {
 func TestRecorderCloseGivesUpOnHangingCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := testRegistry(t, t.TempDir())
-		l := newRecorder(s, time.Now, nil)
+		l := newRecorder(s, time.Now, nil, auditRetention)
 		(&Account{f: &Fleet{recorder: l}}).startAudit("panic", "", "")
 		start := time.Now()
 		if err := l.close(t.Context()); err != nil || time.Since(start) != queueTimeout {

@@ -46,7 +46,7 @@ func (a *Account) createWebhook(ctx context.Context, w atoll.Webhook) (atoll.Web
 	if w.Owner != a.caller.Owner && !a.caller.hasScope(atoll.ScopeAdmin) {
 		return w, fmt.Errorf("%w: a webhook of another owner needs the scope %q", atoll.ErrDenied, atoll.ScopeAdmin)
 	}
-	if err := errors.Join(w.Owner.Check(), w.Check(), event.CheckTypes(w.Types)); err != nil {
+	if err := errors.Join(w.Owner.Check(), a.f.checkWebhook(&w)); err != nil {
 		return w, err
 	}
 	made := atoll.Webhook{
@@ -56,6 +56,14 @@ func (a *Account) createWebhook(ctx context.Context, w atoll.Webhook) (atoll.Web
 	err := a.f.registry.Write(ctx, func(tx *sql.Tx) error { return a.f.insertWebhook(ctx, tx, made) })
 	notify(a.f.webhooksChanged)
 	return made, err
+}
+
+// checkWebhook reports every mistake in a webhook, and an address that messages may not be sent to.
+func (f *Fleet) checkWebhook(w *atoll.Webhook) error {
+	if err := errors.Join(w.Check(), event.CheckTypes(w.Types)); err != nil {
+		return err
+	}
+	return f.opts.Webhooks.CheckURL(w.URL)
 }
 
 func (f *Fleet) insertWebhook(ctx context.Context, tx *sql.Tx, w atoll.Webhook) error {
@@ -173,7 +181,7 @@ func (a *Account) UpdateWebhook(ctx context.Context, key string, c atoll.Webhook
 		if c.Disabled != nil {
 			w.Disabled = *c.Disabled
 		}
-		if err := errors.Join(w.Check(), event.CheckTypes(w.Types)); err != nil {
+		if err := a.f.checkWebhook(&w); err != nil {
 			return err
 		}
 		types, err := json.Marshal(w.Types)

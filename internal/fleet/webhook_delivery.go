@@ -327,9 +327,15 @@ func (f *Fleet) recordAttempt(ctx context.Context, tx *sql.Tx, hook, id string, 
 	return err
 }
 
-// trimDeliveries removes the deliveries that were given up and are too old, or too many.
-func trimDeliveries(ctx context.Context, tx *sql.Tx, now time.Time) error {
-	if _, err := tx.ExecContext(ctx, `delete from deliveries where dead > 0 and dead < ?`, registry.Timestamp(now.Add(-deadRetention))); err != nil {
+// CountDeliveries returns how many deliveries of all webhooks wait, and how many were given up.
+func (f *Fleet) CountDeliveries(ctx context.Context) (pending, dead int, err error) {
+	err = f.registry.DB.QueryRowContext(ctx, `select coalesce(sum(case when dead = 0 then 1 else 0 end), 0), coalesce(sum(case when dead > 0 then 1 else 0 end), 0) from deliveries`).Scan(&pending, &dead)
+	return pending, dead, err
+}
+
+// trimDeliveries removes the deliveries that were given up before a time, and those that are too many.
+func trimDeliveries(ctx context.Context, tx *sql.Tx, before time.Time) error {
+	if _, err := tx.ExecContext(ctx, `delete from deliveries where dead > 0 and dead < ?`, registry.Timestamp(before)); err != nil {
 		return err
 	}
 	hooks, err := registry.QueryStrings(ctx, tx, `select webhook from deliveries where dead > 0 group by webhook having count(*) > ?`, maxDeadDeliveries)

@@ -365,6 +365,14 @@ func TestWebhookRights(t *testing.T) {
 			t.Errorf("URL %.40q: %v", url, err)
 		}
 	}
+	for _, url := range []string{"http://hooks.test/", "http://8.8.8.8/", "https://127.0.0.1/", "https://[::1]:8443/", "https://10.0.0.7/", "https://[::ffff:10.0.0.7]/", "https://[64:ff9b::a00:7]/"} {
+		if _, err := a.CreateWebhook(t.Context(), atoll.Webhook{URL: url}); !errors.Is(err, atoll.ErrDenied) || !strings.Contains(err.Error(), "webhooks.allow") {
+			t.Errorf("URL %s: %v, want an error that names webhooks.allow", url, err)
+		}
+		if _, err := a.UpdateWebhook(t.Context(), "ci", atoll.WebhookChange{URL: &url}); !errors.Is(err, atoll.ErrDenied) {
+			t.Errorf("change to %s: %v", url, err)
+		}
+	}
 	for range maxWebhooks - 2 {
 		mustWebhook(t, a, atoll.Webhook{})
 	}
@@ -394,7 +402,7 @@ func TestWebhookBounds(t *testing.T) {
 	}
 	trim := func() {
 		t.Helper()
-		if err := f.registry.Write(t.Context(), func(tx *sql.Tx) error { return trimDeliveries(t.Context(), tx, f.now()) }); err != nil {
+		if err := f.registry.Write(t.Context(), func(tx *sql.Tx) error { return trimDeliveries(t.Context(), tx, f.now().Add(-deadRetention)) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -404,6 +412,9 @@ func TestWebhookBounds(t *testing.T) {
 	dead, err := a.Deliveries(t.Context(), "ci", atoll.DeliveryDead, 1)
 	if err != nil || len(dead) != 1 || dead[0].Event.Name != fmt.Sprint(maxPendingDeliveries+5) || !strings.Contains(dead[0].Error, "limit") {
 		t.Errorf("the oldest of the dead: %+v, %v", dead, err)
+	}
+	if pending, dead, err := f.CountDeliveries(t.Context()); err != nil || pending != maxPendingDeliveries || dead != maxDeadDeliveries {
+		t.Errorf("counted %d and %d, %v", pending, dead, err)
 	}
 	c.advance(deadRetention + time.Hour)
 	trim()
@@ -422,6 +433,7 @@ func TestWebhookBounds(t *testing.T) {
 // The leader sends events as they happen, and one receiver that fails does not delay others.
 func TestWebhookLoop(t *testing.T) {
 	r := newReceiver(t)
+	r.opts.Allow = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	f := openWebhookFleet(t, "", r, nil)
 	admin := f.Account(LocalCaller())
 	ctx, cancel := context.WithCancel(t.Context())

@@ -50,9 +50,6 @@ func (f *Fleet) workspaceExpiry(w *workspaceRow) time.Time {
 	if keep == 0 {
 		keep = f.opts.Retention.Keep
 	}
-	if keep == 0 {
-		keep = defaultKeep
-	}
 	if keep < 0 {
 		return time.Time{}
 	}

@@ -102,6 +102,11 @@ func readPacked(name string, read func(*zip.File) error) error {
 	return fs.ErrNotExist
 }
 
+// IsPacked reports whether a helper is packed into this program.
+func IsPacked(name string) bool {
+	return readPacked(name, func(*zip.File) error { return nil }) == nil
+}
+
 // cacheDir returns the directory to which packed helpers are unpacked.
 func (f Finder) cacheDir() (string, error) {
 	if f.Cache != "" {

@@ -22,6 +22,9 @@ func TestMain(m *testing.M) {
 			_, _ = os.Stderr.WriteString(err.Error())
 			os.Exit(1)
 		}
+		if !helper.IsPacked(name) {
+			path += " beside"
+		}
 		_, _ = os.Stdout.WriteString(path)
 		os.Exit(0)
 	}

@@ -80,7 +80,7 @@ func kubernetesDriver(c *config.Config, home string) *kubernetes.Driver {
 		Apps: apps, Quota: config.Get[map[string]string](c, "kubernetes.quota"),
 		Placement:  placement,
 		GuestImage: config.Get[string](c, "kubernetes.guest_image"), GuestPath: config.Get[string](c, "kubernetes.guest_path"), Key: config.Get[string](c, "kubernetes.key"),
-		StorageClass: config.Get[string](c, "kubernetes.storage_class"),
-		Direct:       config.Get[bool](c, "kubernetes.direct"), Privileged: config.Get[bool](c, "kubernetes.privileged"),
+		StorageClass: config.Get[string](c, "kubernetes.storage_class"), RuntimeClass: config.Get[string](c, "kubernetes.runtime_class"),
+		Direct: config.Get[bool](c, "kubernetes.direct"), Privileged: config.Get[bool](c, "kubernetes.privileged"),
 	}
 }

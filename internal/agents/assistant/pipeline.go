@@ -295,7 +295,7 @@ func (t *Turn) findConnector() error {
 		return nil
 	}
 	if name == "" && len(t.app.Connectors) == 0 {
-		return fieldError("connector", "%w: no connector: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY for atoll, or put a file into connectors/ of its app directory", atoll.ErrInvalid)
+		return fieldError("connector", "%w: no connector: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY in the environment of atoll, or put a file into connectors/ of its app directory (~/.config/atoll, or $ATOLL_APP); a server has those that it was started with: 'atoll serve --stop' ends one", atoll.ErrInvalid)
 	}
 	c, err := model.SelectConnector(t.app.Connectors, name, likes...)
 	if err != nil && name == "" && !need {

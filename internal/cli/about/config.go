@@ -183,7 +183,7 @@ errors.`,
 		Args:        app.CheckArgCount(0, 1, "at most one file"),
 		Annotations: app.AnyConfig,
 		RunE: func(_ *cobra.Command, args []string) error {
-			err := a.ConfigErr
+			err := errors.Join(a.ConfigErr, config.CheckVariables(os.Environ()))
 			if len(args) == 0 && a.Config.Project != "" {
 				err = errors.Join(err, checkProjectFile(a.Config.Project))
 			}

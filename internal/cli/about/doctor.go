@@ -16,9 +16,11 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/exitcode"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/cli/version"
+	"github.com/atoll-sandbox/atoll/internal/state/diskreserve"
 )
 
 // finding is one thing that the doctor looked at.
@@ -237,6 +239,14 @@ func (a commands) checkHome() finding {
 		f.Detail = err.Error()
 		return f
 	}
+	reserve, err := diskreserve.Open(a.Home)
+	if err == nil {
+		err = reserve.Check()
+	}
+	if err != nil {
+		f.Detail, f.Fix = err.Error(), "remove files of this disk, or sandboxes and workspaces that are not needed (atoll rm, atoll workspace rm)"
+		return f
+	}
 	f.OK, f.Fix = true, ""
 	return f
 }
@@ -313,6 +323,9 @@ func (a commands) checkConfig() finding {
 	}
 	if len(files) > 0 {
 		f.Detail = strings.Join(files, ", ")
+	}
+	if err := config.CheckVariables(os.Environ()); err != nil {
+		f.OK, f.Detail, f.Fix = false, err.Error(), "correct the name of the variable, or unset it"
 	}
 	return f
 }

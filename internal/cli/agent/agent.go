@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -149,19 +150,19 @@ func (a commands) promptText(args []string) (string, error) {
 	if len(args) > 0 && (len(args) > 1 || args[0] != "-") {
 		text := strings.Join(args, " ")
 		if strings.TrimSpace(text) == "" {
-			return "", fmt.Errorf("%w: the prompt is empty: what is it to do?", atoll.ErrInvalid)
+			return "", fmt.Errorf("%w: the prompt is empty: write the task behind the name", atoll.ErrInvalid)
 		}
 		return text, nil
 	}
 	if tty.IsTerminal(a.In) && len(args) == 0 {
-		return "", fmt.Errorf("%w: what is it to do? Say it behind the agent's name, or on standard input", atoll.ErrInvalid)
+		return "", fmt.Errorf("%w: a prompt is missing: write the task behind the name, or to standard input", atoll.ErrInvalid)
 	}
 	b, err := io.ReadAll(a.In)
 	if err != nil {
 		return "", err
 	}
 	if strings.TrimSpace(string(b)) == "" {
-		return "", fmt.Errorf("%w: standard input says nothing: what is it to do?", atoll.ErrInvalid)
+		return "", fmt.Errorf("%w: a prompt is missing, and standard input is empty: write the task behind the name, or to standard input", atoll.ErrInvalid)
 	}
 	return string(b), nil
 }
@@ -249,6 +250,14 @@ func workspaceOf(cfg *atoll.Config) string {
 	return ""
 }
 
+// explainTurnError adds to the error of an unknown assistant that a server of this machine has its own.
+func explainTurnError(host string, err error) error {
+	if !strings.HasPrefix(host, "unix:") || !errors.Is(err, atoll.ErrNotFound) {
+		return err
+	}
+	return fmt.Errorf("%w\nthe server that runs has the app directory that it was started with: 'atoll serve --stop' ends it", err)
+}
+
 // runTurn starts a turn and shows it.
 func (a commands) runTurn(ctx context.Context, r agent.Request, f *turnFlags) error {
 	l, err := a.Client(ctx)
@@ -260,7 +269,7 @@ func (a commands) runTurn(ctx context.Context, r agent.Request, f *turnFlags) er
 	}
 	made, err := l.StartTurn(ctx, r)
 	if err != nil {
-		return err
+		return explainTurnError(l.Host, err)
 	}
 	if f.detach {
 		if a.JSON {

@@ -15,6 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/agents/assistant"
 	"github.com/atoll-sandbox/atoll/internal/agents/npm"
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	"github.com/atoll-sandbox/atoll/internal/suggest"
 )
 
 func (a commands) agentInstallCommand() *cobra.Command {
@@ -96,7 +97,8 @@ func agentsNamed(names []string) ([]agent.Agent, error) {
 	for _, n := range names {
 		one, ok := all[n]
 		if !ok {
-			return nil, fmt.Errorf("%w: agent %q: there are %s", atoll.ErrNotFound, n, strings.Join(slices.Sorted(maps.Keys(all)), ", "))
+			known := slices.Sorted(maps.Keys(all))
+			return nil, fmt.Errorf("%w: agent %q%s: there are %s", atoll.ErrNotFound, n, suggest.Hint(n, known), strings.Join(known, ", "))
 		}
 		list = append(list, one)
 	}

@@ -48,7 +48,7 @@ func (a *App) FleetAgents(f *fleet.Fleet, log *slog.Logger, server bool) func() 
 			Connector: config.Get[string](c, "agents.connector"), ChooseDriver: a.agentDriver(f), Processes: SupportedProcesses(),
 			FindProgram: a.AgentPrograms().Program,
 			AgentIdle:   idle, IdleAgents: config.Get[int](c, "agents.idle_count"),
-			Ledger:      f.Usage(),
+			Ledger: f.Usage(), ChatRetention: config.Get[time.Duration](c, "retention.chats"),
 			ToolProgram: func() (string, error) { return helper.Finder{}.Find("atoll-tool") },
 		})
 		if err != nil {

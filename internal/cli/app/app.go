@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 	"text/template"
 
 	"github.com/spf13/cobra"
@@ -36,6 +37,8 @@ type App struct {
 	Wiring
 	Format   string             // of --format: a template; empty: none
 	template *template.Template // of Format
+
+	asked sync.Map // names of sandboxes as the user wrote them, by id: errors show these
 
 	made []atoll.Driver // by registry, once: two ends of a copy may be one sandbox
 }

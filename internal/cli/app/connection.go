@@ -178,7 +178,12 @@ func (a *App) FleetOptions(log *slog.Logger) fleet.Options {
 		},
 		Webhooks:  webhook.Options{Allow: config.List[netip.Prefix](c, "webhooks.allow")},
 		OwnerDisk: defaultOwnerDisk,
-		Retention: fleet.Retention{Keep: config.Get[time.Duration](c, "retention.keep"), Cron: config.Get[string](c, "retention.cron")},
+		Retention: fleet.Retention{
+			Keep: config.Get[time.Duration](c, "retention.keep"), Cron: config.Get[string](c, "retention.cron"),
+			Events: config.Get[time.Duration](c, "retention.events"), Audit: config.Get[time.Duration](c, "retention.audit"),
+			Deliveries: config.Get[time.Duration](c, "retention.deliveries"), Tokens: config.Get[time.Duration](c, "retention.tokens"),
+			Usage: config.Get[time.Duration](c, "retention.usage"),
+		},
 	}
 }
 

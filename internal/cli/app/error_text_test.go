@@ -8,6 +8,17 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/tty"
 )
 
+// TestErrorsNameSandboxesAsAsked prints an error with the id of a sandbox that was opened by its name.
+func TestErrorsNameSandboxesAsAsked(t *testing.T) {
+	var out bytes.Buffer
+	a := &App{Streams: tty.Streams{Err: &out}}
+	a.asked.Store("s0000000000a1", "box")
+	a.PrintError(errors.New("exec s0000000000a1: write /home/s0000000000a1: s0000000000a2: no space"))
+	if want := "atoll: exec box: write /home/s0000000000a1: s0000000000a2: no space\n"; out.String() != want {
+		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+}
+
 // TestErrorsDoNothingToTheTerminal prints what a hostile server may answer.
 func TestErrorsDoNothingToTheTerminal(t *testing.T) {
 	var out bytes.Buffer

@@ -29,6 +29,10 @@ func (a *App) PrintError(err error) {
 		return
 	}
 	text := strings.TrimPrefix(err.Error(), atoll.ErrInvalid.Error()+": ") // the exit code says that it was the call
+	a.asked.Range(func(id, name any) bool {
+		text = strings.ReplaceAll(text, fmt.Sprintf(" %s: ", id), fmt.Sprintf(" %s: ", name))
+		return true
+	})
 	fmt.Fprintf(a.Err, "atoll: %s\n", output.CleanLines(strings.TrimRight(text, "\n"), "       "))
 }
 

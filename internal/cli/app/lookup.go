@@ -28,6 +28,9 @@ func (a *App) OpenSandbox(ctx context.Context, key string) (*client.Sandbox, err
 		return nil, err
 	}
 	sb, err := c.Sandbox(ctx, key)
+	if err == nil {
+		a.asked.Store(sb.ID(), key)
+	}
 	if !errors.Is(err, atoll.ErrNotFound) {
 		return sb, err
 	}

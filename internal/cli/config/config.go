@@ -5,6 +5,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -49,18 +50,20 @@ type form struct {
 
 // forms of values.
 var (
-	formText     = form{parse: func(s string) (any, error) { return s, nil }}
-	formName     = form{parse: func(s string) (any, error) { return s, atoll.CheckName(s) }}
-	formPath     = form{parse: func(s string) (any, error) { return ParsePath(s) }}
-	formHost     = form{parse: func(s string) (any, error) { return ParseHost(s) }}
-	formRegistry = form{parse: func(s string) (any, error) { return s, fleet.CheckRegistry(s) }}
-	formToken    = form{parse: func(s string) (any, error) { return ParseToken(s) }}
-	formSize     = form{parse: func(s string) (any, error) { return ParseSize(s) }}
-	formDuration = form{parse: func(s string) (any, error) { return ParseDuration(s) }}
-	formWait     = form{parse: func(s string) (any, error) { return parseWait(s) }}
-	formCount    = form{parse: func(s string) (any, error) { return ParseCount(s) }}
-	formAmount   = form{parse: func(s string) (any, error) { return parseAmount(s) }}
-	formNetwork  = form{parse: func(s string) (any, error) {
+	formText      = form{parse: func(s string) (any, error) { return s, nil }}
+	formName      = form{parse: func(s string) (any, error) { return s, atoll.CheckName(s) }}
+	formPath      = form{parse: func(s string) (any, error) { return ParsePath(s) }}
+	formHost      = form{parse: func(s string) (any, error) { return ParseHost(s) }}
+	formRegistry  = form{parse: func(s string) (any, error) { return s, fleet.CheckRegistry(s) }}
+	formToken     = form{parse: func(s string) (any, error) { return ParseToken(s) }}
+	formSize      = form{parse: func(s string) (any, error) { return ParseSize(s) }}
+	formDuration  = form{parse: func(s string) (any, error) { return ParseDuration(s) }}
+	formWait      = form{parse: func(s string) (any, error) { return parseWait(s) }}
+	formRetention = form{parse: func(s string) (any, error) { return parseRetention(s) }}
+	formLogLevel  = form{parse: func(s string) (any, error) { return parseLogLevel(s) }}
+	formCount     = form{parse: func(s string) (any, error) { return ParseCount(s) }}
+	formAmount    = form{parse: func(s string) (any, error) { return parseAmount(s) }}
+	formNetwork   = form{parse: func(s string) (any, error) {
 		return ParseOneOf(s, atoll.NetworkNone, atoll.NetworkNAT, atoll.NetworkBridge, atoll.NetworkOpen)
 	}}
 	formPolicy = form{parse: func(s string) (any, error) {
@@ -171,6 +174,7 @@ var Keys = []key{
 	{Name: "kubernetes.guest_path", Form: formInside, Help: "path of the guest agent in images (default /atoll-guest)"},
 	{Name: "kubernetes.key", Form: formPath, Help: "file of the key by which pods know this host, the same for all servers of a fleet (default kubernetes/host.key in home)"},
 	{Name: "kubernetes.storage_class", Form: formText, Help: "storage of working directories: a storage class, default for the cluster's own, none or memory (default none)"},
+	{Name: "kubernetes.runtime_class", Form: formText, Help: "RuntimeClass of pods whose sandbox names no runtime, like gvisor (default: the cluster's own runtime)"},
 	{Name: "kubernetes.direct", Form: formSwitch, Help: "connect to pods by their addresses, since atoll runs in the cluster"},
 	{Name: "kubernetes.privileged", Form: formSwitch, Help: "keep the users of images, including root"},
 	{Name: "kubernetes.home", Form: formText, Help: "name of the fleet that pods belong to, the same for all its servers (default: derived from kubernetes.key)"},
@@ -179,6 +183,12 @@ var Keys = []key{
 
 	{Name: "retention.keep", Form: formDuration, def: "7d", Help: "retention of unused workspaces; \"never\": for ever"},
 	{Name: "retention.cron", Form: formCron, def: "0 3 * * *", Help: "when unused workspaces are removed"},
+	{Name: "retention.events", Form: formRetention, def: "7d", Help: "how long events are kept"},
+	{Name: "retention.audit", Form: formRetention, def: "90d", Help: "how long entries of the audit log are kept"},
+	{Name: "retention.deliveries", Form: formRetention, def: "30d", Help: "how long deliveries of webhooks are kept that were given up"},
+	{Name: "retention.tokens", Form: formRetention, def: "30d", Help: "how long revoked and expired tokens are kept"},
+	{Name: "retention.usage", Form: formRetention, def: "90d", Help: "how long the model usage of single chats and turns is kept"},
+	{Name: "retention.chats", Form: formRetention, def: "30d", Help: "how long a chat is kept after its last turn"},
 	{Name: "quota.sandboxes", Form: formCount, Help: "sandboxes of an owner"},
 	{Name: "quota.cpu", Form: formAmount, Help: "processors of an owner's running sandboxes"},
 	{Name: "quota.memory", Form: formSize, Help: "memory of an owner's running sandboxes"},
@@ -204,10 +214,11 @@ var Keys = []key{
 	{Name: "serve.tls.key", Form: formPath, Flag: "tls-key", Help: "PEM file of their key"},
 	{Name: "serve.host_names", Form: formHosts, Flag: "host-name", Help: "host names of the server, besides addresses and localhost"},
 	{Name: "serve.origins", Form: formHosts, Flag: "origin", Help: "web pages that may call it from a browser"},
+	{Name: "serve.log_level", Form: formLogLevel, def: "info", Help: "least level of the server's log: debug, info, warn or error"},
 	{Name: "serve.rate", Form: formAmount, Flag: "rate", Help: "requests a second that one caller may make (default 1000)"},
 	{Name: "serve.e2b", Form: formSwitch, Flag: "e2b", Help: "serve the API of E2B, too, for its SDKs"},
 	{Name: "serve.daytona", Form: formSwitch, Flag: "daytona", Help: "serve the API of Daytona, too, for its SDKs"},
-	{Name: "serve.grace", Form: formDuration, def: "10s", Flag: "grace", Help: "how long running commands may continue after the server is told to stop"},
+	{Name: "serve.grace", Form: formDuration, def: "10s", Flag: "grace", Help: "how long running commands may continue after a signal to stop"},
 
 	{Name: "e2b.driver", Form: formName, Help: "driver of sandboxes of E2B's clients (default: driver, else namespace where it works)"},
 	{Name: "e2b.image", Form: formText, Help: "image of sandboxes of E2B's clients (default: the driver's own)"},
@@ -230,6 +241,29 @@ var Keys = []key{
 func (k *key) envName() string {
 	return "ATOLL_" + strings.ToUpper(strings.ReplaceAll(k.Name, ".", "_"))
 }
+
+// CheckVariables reports variables of an environment that are no keys but similar to one, such as
+// ATOLL_DEFAULT_MEMORY.
+func CheckVariables(environ []string) error {
+	names := []string{"ATOLL_CONFIG", "ATOLL_SYSTEM_CONFIG", "ATOLL_HELPERS"}
+	for i := range Keys {
+		names = append(names, Keys[i].envName())
+	}
+	var errs []error
+	for _, v := range environ {
+		name, _, _ := strings.Cut(v, "=")
+		if !strings.HasPrefix(name, "ATOLL_") || slices.Contains(names, name) || slices.Contains(otherVariables, name) {
+			continue
+		}
+		if hint := suggest.Hint(name, names); hint != "" {
+			errs = append(errs, Problem{"$" + name, "no key has this variable" + hint})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// otherVariables are variables that are similar to those of keys, and have a meaning of their own.
+var otherVariables = []string{"ATOLL_PORT", "ATOLL_TEST", "ATOLL_MUST"}
 
 // maskSecret is a value as people may see it.
 func (k *key) maskSecret(text string) string {
@@ -559,6 +593,25 @@ func parseWait(text string) (time.Duration, error) {
 		return 0, errors.New("must be a number with ms, s, m, h or d, like 30s or 5m, or 0s")
 	}
 	return d, nil
+}
+
+// parseRetention reads how long records are kept. The least time lets readers of other servers see them.
+func parseRetention(text string) (time.Duration, error) {
+	d, err := ParseDuration(text)
+	if err == nil && d >= 0 && d < time.Hour {
+		err = errors.New("must be 1h or more, like 7d, or never")
+	}
+	return d, err
+}
+
+// parseLogLevel reads the least level of a log.
+func parseLogLevel(text string) (slog.Level, error) {
+	_, err := ParseOneOf(text, "debug", "info", "warn", "error")
+	var level slog.Level
+	if err == nil {
+		err = level.UnmarshalText([]byte(text))
+	}
+	return level, err
 }
 
 var errDuration = errors.New("a duration is a number above 0 with ms, s, m, h or d, like 30s or 1h30m, or never")

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -36,6 +37,39 @@ func TestKeys(t *testing.T) {
 	}
 	if _, err := defaultLayer(); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestRetentionAndLogLevel(t *testing.T) {
+	for text, want := range map[string]time.Duration{"1h": time.Hour, "90d": 90 * 24 * time.Hour, "never": -1, "59m": 0, "0s": 0, "": 0, "x": 0} {
+		if got, err := parseRetention(text); (err == nil) != (want != 0) || err == nil && got != want {
+			t.Errorf("retention %q: %v, %v", text, got, err)
+		}
+	}
+	for text, want := range map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError} {
+		if got, err := parseLogLevel(text); err != nil || got != want {
+			t.Errorf("log level %q: %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "INFO", "info+1", "trace"} {
+		if _, err := parseLogLevel(text); err == nil {
+			t.Errorf("log level %q is accepted", text)
+		}
+	}
+}
+
+func TestMisspelledVariables(t *testing.T) {
+	for name, hint := range map[string]string{
+		"ATOLL_DEFAULT_MEMORY": `"ATOLL_DEFAULTS_MEMORY"`, "ATOLL_DRVIER": `"ATOLL_DRIVER"`, "ATOLL_QUOTA_SANDBOX": `"ATOLL_QUOTA_SANDBOXES"`, "ATOLL_SERVE_LISTN": `"ATOLL_SERVE_LISTEN"`,
+		"ATOLL_DRIVER": "", "ATOLL_PORT": "", "ATOLL_TEST": "", "ATOLL_MUST": "", "ATOLL_ID": "", "ATOLL_HOME": "", "ATOLL_MACHINE_KERNEL": "", "atoll_drvier": "", "DRVIER": "",
+	} {
+		err := CheckVariables([]string{"PATH=/bin", name + "=x"})
+		switch {
+		case hint == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case hint != "" && (!errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), hint)):
+			t.Errorf("%s: %v, want the hint %s", name, err, hint)
+		}
 	}
 }
 

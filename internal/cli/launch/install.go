@@ -16,6 +16,10 @@ import (
 // InstallHelpers builds the helpers of a version with go and puts them beside this program. It prints what it
 // does to out. version is that of this program: [helper.Version].
 func InstallHelpers(ctx context.Context, version string, out io.Writer) error {
+	if helper.IsPacked(helper.FullProgram) {
+		_, err := fmt.Fprintln(out, "this atoll has its other programs in itself: nothing is missing")
+		return err
+	}
 	if version == "" {
 		return fmt.Errorf("%w: this atoll was built of a checkout: run `make build` there, which puts the helpers into it", atoll.ErrUnavailable)
 	}

@@ -145,6 +145,9 @@ func (a commands) forwardPorts(ctx context.Context, sb *client.Sandbox, name str
 		if errors.Is(err, syscall.EADDRINUSE) {
 			return fmt.Errorf("%w: %s: another program listens there; 0:%s takes any free port", atoll.ErrExists, f.local, strings.TrimPrefix(f.remote, "localhost:"))
 		}
+		if errors.Is(err, syscall.EACCES) {
+			return fmt.Errorf("%w: %s: this user may not use ports below 1024: give another, like 8080:%s", atoll.ErrDenied, f.local, strings.TrimPrefix(f.remote, "localhost:"))
+		}
 		if err != nil {
 			return err
 		}

@@ -67,8 +67,14 @@ func FormatBytes(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[i])
 }
 
-// CloseAfter closes c and joins the error with err.
-func CloseAfter(err error, c io.Closer) error { return errors.Join(err, c.Close()) }
+// CloseAfter closes c and joins the error with err, unless err is or has the same one.
+func CloseAfter(err error, c io.Closer) error {
+	cerr := c.Close()
+	if cerr == nil || errors.Is(err, cerr) {
+		return err
+	}
+	return errors.Join(err, cerr)
+}
 
 // NonNil returns list, or an empty list for nil, so that JSON has an array.
 func NonNil[T any](list []T) []T {

@@ -232,7 +232,7 @@ func PrintSync(a *app.App, w *Pair, h SyncOutcome, f SyncOptions) error {
 	res, taken, refusal := h.Result, h.Artifacts, h.Refusal
 	var b strings.Builder
 	if res.Commits > 0 || res.Applied || res.Switched {
-		fmt.Fprintf(&b, "%s: %s, %s, +%d -%d%s\n", res.TargetBranch, output.FormatCount(res.Commits, "commit"), output.FormatCount(res.Files, "file"), res.Insertions, res.Deletions, whatBecame(res, f, refusal))
+		fmt.Fprintf(&b, "%s: %s, %s, +%d -%d%s\n", res.TargetBranch, output.FormatCount(res.Commits, "commit"), output.FormatCount(res.Files, "file"), res.Insertions, res.Deletions, formatOutcome(res, f, refusal))
 	}
 	b.WriteString(FormatOverwritten(res.Overwritten, res.RescueRef))
 	for _, u := range res.Updates {
@@ -271,19 +271,19 @@ func PrintSync(a *app.App, w *Pair, h SyncOutcome, f SyncOptions) error {
 	return refusal
 }
 
-// whatBecame is the end of the line about the branch that lands.
-func whatBecame(res *project.SyncResult, f SyncOptions, refusal error) string {
+// formatOutcome returns the end of the line about the fast-forwarded branch.
+func formatOutcome(res *project.SyncResult, f SyncOptions, refusal error) string {
 	switch {
 	case refusal != nil:
-		return ": not landed"
+		return ": not fast-forwarded"
 	case f.DryRun && res.Switched:
-		return ": would land, and your working tree would change to it"
+		return ": would be fast-forwarded, and your working tree would change to it"
 	case f.DryRun:
-		return ": would land"
+		return ": would be fast-forwarded"
 	case res.Applied && res.Switched:
-		return ": landed, and your working tree is on it now"
+		return ": fast-forwarded, and your working tree is on it now"
 	case res.Applied:
-		return ": landed"
+		return ": fast-forwarded"
 	}
 	return ""
 }

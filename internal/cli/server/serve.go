@@ -100,7 +100,7 @@ type serveOptions struct {
 
 // newLogger returns the log of a server.
 func (a commands) newLogger(verbose bool) *slog.Logger {
-	level := slog.LevelInfo
+	level := config.Get[slog.Level](a.Config, "serve.log_level")
 	if verbose {
 		level = slog.LevelDebug
 	}

@@ -143,6 +143,9 @@ func resolveTarget(ctx context.Context, from, to Endpoint) (dir, name string, er
 		}
 		base = filepath.Base(abs)
 	}
+	if to.into && !isDir && to.tree == nil {
+		return "", "", fmt.Errorf("%w: the directory %s does not exist: create it, or name the copy without the slash", atoll.ErrInvalid, to.path)
+	}
 	if isDir || to.into {
 		if base == "/" {
 			return to.path, "", nil

@@ -3,6 +3,7 @@
 package event
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -63,6 +64,7 @@ func CheckTypes(types []string) error {
 // for new events. Its methods may be called concurrently.
 type Log struct {
 	store   *registry.Store
+	keep    time.Duration // how long events are kept; negative: for ever
 	now     func() time.Time
 	commits chan struct{}  // notified when this process has written
 	closing chan struct{}  // closed by Close
@@ -77,8 +79,9 @@ type Log struct {
 	closed    bool
 }
 
-func NewLog(s *registry.Store, now func() time.Time) *Log {
-	return &Log{store: s, now: now, commits: make(chan struct{}, 1), closing: make(chan struct{}), perOwner: make(map[atoll.Owner]int), waiting: make(map[atoll.Owner]chan struct{})}
+// NewLog returns the log of a registry. keep is how long events are kept; 0: MaxAge; negative: for ever.
+func NewLog(s *registry.Store, now func() time.Time, keep time.Duration) *Log {
+	return &Log{store: s, keep: cmp.Or(keep, MaxAge), now: now, commits: make(chan struct{}, 1), closing: make(chan struct{}), perOwner: make(map[atoll.Owner]int), waiting: make(map[atoll.Owner]chan struct{})}
 }
 
 // NotifyCommit triggers a poll after a write of this process. It never blocks.
@@ -429,7 +432,7 @@ func (d *Log) Emit(ctx context.Context, tx *sql.Tx, e atoll.Event) error {
 	if err != nil || id%1000 != 0 {
 		return err
 	}
-	return registry.TrimRows(ctx, tx, "events", d.now().Add(-MaxAge), MaxRows)
+	return registry.TrimRows(ctx, tx, "events", registry.Oldest(d.now(), d.keep), MaxRows)
 }
 
 // Read calls fn for each stored event that a filter selects and owner may see, oldest first, until
@@ -469,11 +472,11 @@ func (d *Log) FollowPages(ctx context.Context, owner atoll.Owner, filter Filter,
 }
 
 // Trim deletes the events that are too old or too many.
-func Trim(ctx context.Context, tx *sql.Tx, now time.Time) error {
+func (d *Log) Trim(ctx context.Context, tx *sql.Tx) error {
 	if err := registry.TrimOwners(ctx, tx, "events", MaxPerOwner); err != nil {
 		return err
 	}
-	return registry.TrimRows(ctx, tx, "events", now.Add(-MaxAge), MaxRows)
+	return registry.TrimRows(ctx, tx, "events", registry.Oldest(d.now(), d.keep), MaxRows)
 }
 
 // CountFollowers returns the number of calls of Follow in progress.

@@ -24,7 +24,7 @@ func newTestLog(t *testing.T) *Log {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := NewLog(reg, time.Now)
+	l := NewLog(reg, time.Now, 0)
 	reg.OnCommit = l.NotifyCommit
 	t.Cleanup(func() {
 		if err := errors.Join(l.Close(context.Background()), reg.Close()); err != nil {

@@ -9,6 +9,15 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
+// Oldest returns the time before which records are removed that are kept for a time; a negative one
+// is for ever.
+func Oldest(now time.Time, keep time.Duration) time.Time {
+	if keep < 0 {
+		return time.Unix(0, 0)
+	}
+	return now.Add(-keep)
+}
+
 // TrimRows keeps the newest rows of a table whose ids grow with time. The rows are counted, so
 // that rows trimmed of one owner leave room for others.
 func TrimRows(ctx context.Context, tx *sql.Tx, table string, oldest time.Time, rows int64) error {

@@ -108,12 +108,12 @@ func (s *Sender) dial(ctx context.Context, network, address string) (net.Conn, e
 		return nil, errors.New("the name of the host could not be resolved") // the resolver's text may have names of this network
 	}
 	plain, _ := ctx.Value(plainKey{}).(bool)
-	list = slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool { return !s.allows(a, plain) })
+	list = slices.DeleteFunc(slices.Clone(list), func(a netip.Addr) bool { return !s.opts.allows(a, plain) })
 	if len(list) > maxTried {
 		list = list[:maxTried]
 	}
 	if plain && len(list) == 0 {
-		return nil, fmt.Errorf("%w: plain http is only for addresses of the operator's setting webhooks.allow: use https", atoll.ErrDenied)
+		return nil, errPlain
 	}
 	var failure error = errRefused
 	for i, a := range list {
@@ -134,13 +134,34 @@ func (s *Sender) dialInTime(ctx context.Context, network, address string, addres
 	return s.opts.Dial(ctx, network, address)
 }
 
+// errPlain is the error of plain HTTP to an address that the operator has not allowed.
+var errPlain = fmt.Errorf("%w: plain http is only for addresses of the operator's setting webhooks.allow: use https", atoll.ErrDenied)
+
+// CheckURL reports whether a URL can't be sent to whatever its name resolves to: an address that may
+// not be dialled, or plain HTTP where no address is allowed. Names are resolved by Send only.
+func (o Options) CheckURL(raw string) error {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return fmt.Errorf("%w: the URL is not valid", atoll.ErrInvalid)
+	}
+	plain := u.Scheme == "http"
+	a, err := netip.ParseAddr(u.Hostname())
+	switch {
+	case err != nil && plain && len(o.Allow) == 0, err == nil && plain && !o.allows(a, true):
+		return errPlain
+	case err == nil && !o.allows(a, plain):
+		return errRefused
+	}
+	return nil
+}
+
 // allows reports whether an address may be dialled.
-func (s *Sender) allows(a netip.Addr, plain bool) bool {
+func (o Options) allows(a netip.Addr, plain bool) bool {
 	if a.Zone() != "" {
 		return false
 	}
 	a = policy.UnwrapNAT64(a)
-	for _, p := range s.opts.Allow {
+	for _, p := range o.Allow {
 		if p.Contains(a) {
 			return true
 		}

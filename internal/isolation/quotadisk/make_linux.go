@@ -160,7 +160,7 @@ func findProgram(name string) (string, error) {
 // CheckSupport returns the reason why no file system can be made on this host; nil if one can.
 func CheckSupport() error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("%w: only root can mount a file system for a sandbox's files", atoll.ErrUnsupported)
+		return fmt.Errorf("%w: only root can mount a file system for a sandbox's files: run atoll as root, or leave the limit out", atoll.ErrUnsupported)
 	}
 	for _, p := range []string{"mkfs.ext4", "e2fsck"} {
 		if _, err := findProgram(p); err != nil {

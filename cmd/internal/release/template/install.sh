@@ -45,9 +45,9 @@ fetch() {
 	*) [ -n "${ATOLL_URL:-}" ] || fail "$url is not encrypted" ;;
 	esac
 	if command -v curl >/dev/null; then
-		curl -fsSL -o "$2" "$1"
+		curl -fsSL -o "$2" "$1" || fail "$1 can't be fetched"
 	elif command -v wget >/dev/null; then
-		wget -qO "$2" "$1"
+		wget -qO "$2" "$1" || fail "$1 can't be fetched"
 	else
 		fail "neither curl nor wget is here"
 	fi
@@ -60,7 +60,7 @@ main() {
 		exit 0
 		;;
 	'') ;;
-	*) fail "unknown argument $1" ;;
+	*) fail "unknown argument $1; the only one is --uninstall" ;;
 	esac
 
 	os=$(uname -s | tr '[:upper:]' '[:lower:]')

@@ -1,4 +1,4 @@
-package deploy
+package chart
 
 import (
 	"fmt"
@@ -15,12 +15,6 @@ import (
 
 // TestComponentsCombine renders an overlay with each set of components: the server has the settings of all of them.
 func TestComponentsCombine(t *testing.T) {
-	render := filepath.Join(t.TempDir(), "render")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", render, ".")
-	build.Dir = "render"
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the renderer: %v: %s", err, out)
-	}
 	settings := map[string]string{ // a variable of each component's server
 		"apart": "ATOLL_KUBERNETES_APART", "direct": "ATOLL_KUBERNETES_DIRECT", "replicas": "ATOLL_REGISTRY", "shared": "ATOLL_SHARED", "tls": "ATOLL_SERVE_TLS_CERT", "classes": "",
 	}
@@ -32,7 +26,7 @@ func TestComponentsCombine(t *testing.T) {
 				chosen = append(chosen, name)
 			}
 		}
-		server := renderServer(t, render, chosen)
+		server := renderServer(t, chosen)
 		if server == nil {
 			continue
 		}
@@ -52,7 +46,20 @@ func TestComponentsCombine(t *testing.T) {
 }
 
 // renderServer renders an overlay with components and returns its Deployment.
-func renderServer(t *testing.T, render string, components []string) *appsv1.Deployment {
+func renderServer(t *testing.T, components []string) *appsv1.Deployment {
+	t.Helper()
+	for doc := range strings.SplitSeq(renderOverlay(t, components), "\n---\n") {
+		var found appsv1.Deployment
+		if err := yaml.Unmarshal([]byte(doc), &found); err == nil && found.Kind == "Deployment" {
+			return &found
+		}
+	}
+	t.Errorf("%v: there is no server", components)
+	return nil
+}
+
+// renderOverlay renders an overlay with components.
+func renderOverlay(t *testing.T, components []string) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -72,17 +79,9 @@ func renderServer(t *testing.T, render string, components []string) *appsv1.Depl
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.CommandContext(t.Context(), render, dir).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), kustomize, dir).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %v: %s", components, err, out)
-		return nil
 	}
-	for doc := range strings.SplitSeq(string(out), "\n---\n") {
-		var found appsv1.Deployment
-		if err := yaml.Unmarshal([]byte(doc), &found); err == nil && found.Kind == "Deployment" {
-			return &found
-		}
-	}
-	t.Errorf("%v: there is no server", components)
-	return nil
+	return string(out)
 }
