@@ -218,6 +218,25 @@ func TestMemoryLimitKillsTheProcess(t *testing.T) {
 	}
 }
 
+// TestDetachedChargeOutlivesTheProcess checks that a detached charge is the sandbox's until it is freed.
+func TestDetachedChargeOutlivesTheProcess(t *testing.T) {
+	k := newKernel(t, Limits{Memory: 10 << 20})
+	var free func()
+	if _, err := k.Run(t.Context(), Run{Args: []string{"main"}, Main: func(p *Proc) int {
+		p.Alloc(1000)
+		free = p.DetachCharge(600)
+		return 0
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := k.Memory(); n != 600 {
+		t.Errorf("%d bytes are charged after the process, want 600", n)
+	}
+	if free(); k.Memory() != 0 {
+		t.Errorf("%d bytes stay charged", k.Memory())
+	}
+}
+
 func TestPipesAreCharged(t *testing.T) {
 	k := newKernel(t, Limits{Memory: 4 << 20, Files: 10_000})
 	res := mustRun(t, k, func(p *Proc) int {

@@ -494,6 +494,7 @@ func (m *maker) buildGoals() {
 func (m *maker) removeIntermediates() {
 	var names []string
 	for _, name := range m.intermediate {
+		m.p.Tick(1 + len(names)>>3)
 		if _, err := m.p.Stat(name); err == nil && !m.dryRun && !slices.Contains(names, name) && m.p.Unlink(name) == nil {
 			names = append(names, name)
 		}

@@ -205,10 +205,14 @@ func (r *reader) read() {
 	}
 }
 
+// recipeLineCost is what a recipe line costs beside its text.
+const recipeLineCost = 48
+
 // addRecipe adds a line to the recipe of the last rules.
 func (r *reader) addRecipe(text string) {
-	r.m.p.Alloc(int64(len(text)) + 48)
+	r.m.p.Alloc(int64(len(text)) + 2*recipeLineCost*int64(len(r.rules)))
 	for _, rule := range r.rules {
+		r.m.p.Tick(1)
 		rule.recipe, rule.hasRecipe = append(rule.recipe, recipeLine{text, r.m.at}), true
 	}
 }

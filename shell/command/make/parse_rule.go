@@ -194,7 +194,7 @@ func (r *reader) addRules(targets []string, after string, double, group bool) {
 				m.warnf("%s: target '%s' doesn't match the target pattern", m.at, name)
 			}
 			one.stem = stem
-			one.prereqs, one.orderOnly = substituteStem(prereqs, stem), substituteStem(orderOnly, stem)
+			one.prereqs, one.orderOnly = m.substituteStem(prereqs, stem), m.substituteStem(orderOnly, stem)
 		}
 		if group {
 			if shared != nil {
@@ -207,12 +207,30 @@ func (r *reader) addRules(targets []string, after string, double, group bool) {
 	}
 }
 
-func substituteStem(list []string, stem string) []string {
+// substituteStem returns the names with the stem in the place of %.
+func (m *maker) substituteStem(list []string, stem string) []string {
+	m.p.Alloc(16 * int64(len(list)))
 	out := make([]string, len(list))
 	for i, w := range list {
-		out[i] = strings.Replace(w, "%", stem, 1)
+		m.p.Tick(1)
+		if out[i] = w; strings.Contains(w, "%") {
+			m.p.Alloc(int64(len(w)+len(stem)) + 16)
+			out[i] = strings.Replace(w, "%", stem, 1)
+		}
 	}
 	return out
+}
+
+// mentionedCost is what a name costs among those that the makefiles mention.
+const mentionedCost = 64
+
+// mention notes a name that the makefiles mention.
+func (m *maker) mention(name string) {
+	m.p.Tick(1)
+	if !m.mentioned[name] {
+		m.p.Alloc(mentionedCost)
+		m.mentioned[name] = true
+	}
 }
 
 // prereqNames splits prerequisites; globs are expanded.
@@ -241,10 +259,10 @@ func (r *reader) addRule(name string, one *rule) {
 	m.p.Alloc(256 + 24*int64(len(one.prereqs)))
 	t := m.target(name)
 	t.known = true
-	m.mentioned[name] = true
+	m.mention(name)
 	for _, list := range [][]string{one.prereqs, one.orderOnly} {
 		for _, w := range list {
-			m.mentioned[w] = true
+			m.mention(w)
 		}
 	}
 	if !slices.Contains(r.rules, one) {
@@ -260,7 +278,7 @@ func (r *reader) readSpecial(name string, prereqs []string) bool {
 	case ".PHONY":
 		for _, w := range prereqs {
 			m.target(w).phony = true
-			m.mentioned[w] = true
+			m.mention(w)
 		}
 	case ".EXPORT_ALL_VARIABLES":
 		m.exportAll = true
@@ -269,6 +287,8 @@ func (r *reader) readSpecial(name string, prereqs []string) bool {
 			m.special[name] = true
 		}
 		for _, w := range prereqs {
+			m.p.Tick(1)
+			m.p.Alloc(int64(len(name)+len(w)) + mentionedCost)
 			m.special[name+" "+w] = true
 		}
 	case ".ONESHELL", ".SECONDEXPANSION", ".DELETE_ON_ERROR", ".POSIX", ".NOTPARALLEL", ".SUFFIXES", ".LOW_RESOLUTION_TIME":

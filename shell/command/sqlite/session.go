@@ -231,6 +231,10 @@ func (s *session) readLines(in io.Reader, name string) bool {
 	for {
 		line, err := s.readLine(lines)
 		number++
+		if errors.Is(err, errLongLine) {
+			s.printError(fmt.Sprintf("Error near line %d: %v", number, err))
+			return true
+		}
 		if err != nil && line == "" {
 			break
 		}
@@ -279,6 +283,8 @@ func (s *session) readLines(in io.Reader, name string) bool {
 	return failed
 }
 
+var errLongLine = fmt.Errorf("a line has more than %d bytes", maxLength)
+
 // readLine returns a line of at most maxLength bytes, without its end.
 func (s *session) readLine(in *bufio.Reader) (string, error) {
 	var b []byte
@@ -287,7 +293,7 @@ func (s *session) readLine(in *bufio.Reader) (string, error) {
 		s.p.Tick(1 + len(part))
 		b = append(b, part...)
 		if len(b) > maxLength {
-			return "", errors.New("line too long")
+			return "", errLongLine
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return strings.TrimRight(string(b), "\r\n"), err

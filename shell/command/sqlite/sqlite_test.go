@@ -150,3 +150,15 @@ func TestBombs(t *testing.T) {
 		t.Errorf("an endless statement ended with %v", err)
 	}
 }
+
+// TestLongLine checks that a line which is too long is an error, in input and in a file of rows.
+func TestLongLine(t *testing.T) {
+	s := commandtest.New(t, "/w", sqlite.Commands()...)
+	long := strings.Repeat("x", 1_000_001)
+	s.WriteFile("f", long)
+	for _, o := range []commandtest.Result{s.Exec(long, "sqlite3"), s.Exec("", "sqlite3", ":memory:", ".read f"), s.Exec("", "sqlite3", ":memory:", ".import f t")} {
+		if o.Code != 1 || !strings.Contains(o.Stderr, "more than 1") {
+			t.Errorf("%d %q", o.Code, o.Stderr)
+		}
+	}
+}
