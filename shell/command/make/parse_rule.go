@@ -204,7 +204,40 @@ func (r *reader) addRules(targets []string, after string, double, group bool) {
 			}
 		}
 		r.addRule(name, one)
+		if strings.HasPrefix(name, ".") && pattern == "" && len(prereqs)+len(orderOnly) == 0 {
+			m.suffixRules = append(m.suffixRules, one)
+		}
 	}
+}
+
+// addSuffixRules adds the suffix rules among the rules as pattern rules, after those.
+func (m *maker) addSuffixRules() {
+	for _, r := range m.suffixRules {
+		m.p.Tick(1 + len(m.suffixes))
+		if suffixes, ok := m.splitSuffixes(r.targets[0]); ok && r.hasRecipe {
+			m.p.Alloc(256)
+			pattern := *r
+			pattern.targets, pattern.prereqs = []string{"%" + suffixes[1]}, []string{"%" + suffixes[0]}
+			m.patterns = append(m.patterns, &pattern)
+		}
+	}
+}
+
+// defaultSuffixes are the suffixes that rules may begin with.
+const defaultSuffixes = ".out .a .ln .o .c .cc .C .cpp .p .f .F .m .r .y .l .ym .yl .s .S .mod .sym .def .h .info .dvi .tex .texinfo .texi .txinfo .w .ch .web .sh .elc .el"
+
+// splitSuffixes splits the name of a suffix rule, such as .c.o, into the suffixes from and to; that of one suffix makes
+// files without.
+func (m *maker) splitSuffixes(name string) (suffixes [2]string, ok bool) {
+	if !strings.HasPrefix(name, ".") || strings.Contains(name, "/") {
+		return suffixes, false
+	}
+	known := func(s string) bool { return slices.Contains(m.suffixes, s) }
+	if from, to, two := strings.Cut(name[1:], "."); two {
+		suffixes = [2]string{"." + from, "." + to}
+		return suffixes, known(suffixes[0]) && known(suffixes[1])
+	}
+	return [2]string{name, ""}, known(name)
 }
 
 // substituteStem returns the names with the stem in the place of %.
@@ -291,7 +324,13 @@ func (r *reader) readSpecial(name string, prereqs []string) bool {
 			m.p.Alloc(int64(len(name)+len(w)) + mentionedCost)
 			m.special[name+" "+w] = true
 		}
-	case ".ONESHELL", ".SECONDEXPANSION", ".DELETE_ON_ERROR", ".POSIX", ".NOTPARALLEL", ".SUFFIXES", ".LOW_RESOLUTION_TIME":
+	case ".SUFFIXES":
+		if len(prereqs) == 0 {
+			m.suffixes = nil
+		}
+		m.p.Alloc(16 * int64(len(prereqs)))
+		m.suffixes = append(m.suffixes, prereqs...)
+	case ".ONESHELL", ".SECONDEXPANSION", ".DELETE_ON_ERROR", ".POSIX", ".NOTPARALLEL", ".LOW_RESOLUTION_TIME":
 		m.special[name] = true
 	default:
 		return false
