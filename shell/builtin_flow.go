@@ -485,7 +485,8 @@ func bTimes(in *interp, args []string) int {
 	if _, _, ok := in.parseFlags(args, ""); !ok {
 		return 2
 	}
-	return in.print("times", "0m0.000s 0m0.000s\n0m0.000s 0m0.000s\n")
+	own, children := in.p.RunTime()
+	return in.print("times", formatDuration(own, 3, true)+" 0m0.000s\n"+formatDuration(children, 3, true)+" 0m0.000s\n")
 }
 
 func bSuspend(in *interp, _ []string) int {

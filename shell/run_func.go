@@ -166,7 +166,11 @@ func (c *compiler) timed(r run, p *syntax.Pipeline) run {
 	posix := p.Time == syntax.TimePosix
 	return func(in *interp) (f flow) {
 		start := in.p.Now()
+		own, children := in.p.RunTime()
+		used := own + children
 		f = r(in)
+		own, children = in.p.RunTime()
+		used = own + children - used
 		format, set := in.get("TIMEFORMAT")
 		switch {
 		case posix:
@@ -176,14 +180,13 @@ func (c *compiler) timed(r run, p *syntax.Pipeline) run {
 		case format == "":
 			return f
 		}
-		in.writeStderr(in.timeText(format, in.p.Now().Sub(start)) + "\n")
+		in.writeStderr(in.timeText(format, in.p.Now().Sub(start), used) + "\n")
 		return f
 	}
 }
 
-// timeText expands TIMEFORMAT. The kernel does not measure user and system
-// time of commands: both are zero.
-func (in *interp) timeText(format string, real time.Duration) string {
+// timeText expands TIMEFORMAT. The time in which processes run is user time; the kernel has none of its own.
+func (in *interp) timeText(format string, real, user time.Duration) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
 		if format[i] != '%' || i+1 == len(format) {
@@ -211,16 +214,26 @@ func (in *interp) timeText(format string, real time.Duration) string {
 		switch letter {
 		case 'R':
 			b.WriteString(formatDuration(real, prec, long))
-		case 'U', 'S':
+		case 'U':
+			b.WriteString(formatDuration(user, prec, long))
+		case 'S':
 			b.WriteString(formatDuration(0, prec, long))
 		case 'P':
-			b.WriteString("0.00")
+			b.WriteString(formatShare(user, real))
 		default:
 			in.errorf("TIMEFORMAT: `%s': invalid format character", format[start:min(i+1, len(format))])
 			return b.String()
 		}
 	}
 	return b.String()
+}
+
+// formatShare returns the percentage of the real time that is time of the processor.
+func formatShare(user, real time.Duration) string {
+	if real <= 0 {
+		return "0.00"
+	}
+	return fmt.Sprintf("%.2f", min(100*float64(user)/float64(real), 99999))
 }
 
 func formatDuration(d time.Duration, prec int, long bool) string {

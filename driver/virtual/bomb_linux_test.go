@@ -27,6 +27,8 @@ var (
 	redBombFile string
 	//go:embed testdata/bombs_blind.sh
 	blindBombFile string
+	//go:embed testdata/bombs_programs.sh
+	programBombFile string
 )
 
 // listBombs returns the commands of all files.
@@ -51,6 +53,15 @@ const (
 func TestBombsStayWithinTheLimit(t *testing.T) {
 	bombs := testenv.Sample(t, listBombs(), testenv.Rounds(t, 12, 40, ""), "ATOLL_BOMBS")
 	testPeaks(t, bombs, func(script string) string { return script })
+}
+
+// TestProgramBombsStayWithinTheLimit runs the commands against make, ed, openssl and parallel, all of them each time.
+func TestProgramBombsStayWithinTheLimit(t *testing.T) {
+	number := 0
+	testPeaks(t, strings.Split(strings.TrimSpace(programBombFile), "\n")[1:], func(string) string {
+		number++
+		return strconv.Itoa(number)
+	})
 }
 
 // testPeaks runs bombs, each in a process of its own, and compares the peak of each process with the

@@ -82,7 +82,7 @@ func TestHostileArguments(t *testing.T) {
 	s.WriteFile("b", strings.Repeat("2\n1\n", 20000))
 	s.WriteFile("c", strings.Repeat("2\n2\n1\n", 15000))
 	for _, line := range []string{
-		"parallel -a /dev/zero echo", "parallel echo :::: /dev/zero", "parallel -0 -a /dev/zero echo", "parallel --colsep (a*)*b echo :::: a", "parallel echo :::: a :::: a :::: a", "fd (a+)+$", "fd -x yes", "fd -X yes", "diff3 /dev/zero a b", "diff3 a b c", "diff3 -m a b c", "sdiff a b", "sdiff /dev/zero /dev/zero",
+		"tar -I yes -tf a", "tar -I cat -xf /dev/zero", "tar --delete -f /dev/zero a", "tar --delete -f a a", "tar -cf x --transform s/\\(a*\\)*\\1b/x/ a", "tar -cf x --transform s/./&&&&&&&&&/g;s/./&&&&&&&&&/g;s/./&&&&&&&&&/g;s/./&&&&&&&&&/g;s/./&&&&&&&&&/g;s/./&&&&&&&&&/g;s/./&&&&&&&&&/g;s/./&&&&&&&&&/g;s/./&&&&&&&&&/g;s/./&&&&&&&&&/g;s/./&&&&&&&&&/g a", "awk -i inplace {while(1)print} a", "parallel -a /dev/zero echo", "parallel echo :::: /dev/zero", "parallel -0 -a /dev/zero echo", "parallel --colsep (a*)*b echo :::: a", "parallel echo :::: a :::: a :::: a", "fd (a+)+$", "fd -x yes", "fd -X yes", "diff3 /dev/zero a b", "diff3 a b c", "diff3 -m a b c", "sdiff a b", "sdiff /dev/zero /dev/zero",
 	} {
 		commandtest.RunHostile(t, s, "", commandtest.SplitWords(line)...)
 	}

@@ -50,6 +50,8 @@ type Config struct {
 	OpenRead  func(path string) (io.ReadCloser, error)
 	OpenWrite func(path string, append bool) (io.WriteCloser, error)
 	IsDir     func(path string) bool
+	BeginFile func(path string) // called before the first record of an input file; nil: nothing
+	EndFile   func(keep bool)   // called after its last one, and at the end; keep is false after a fatal error
 	Command   func(line string, mode Mode) (*Stream, error)
 	// System runs a command and returns its exit status, or 256 plus the signal that killed it.
 	System func(line string) int
@@ -78,6 +80,7 @@ func (p *Program) Run(c *Config) (status int) {
 	if in.runGuarded(in.runBegin) && in.hasInput {
 		in.runGuarded(in.runMainLoop)
 	}
+	in.runGuarded(in.endFile)
 	if !in.hasFailed {
 		in.exitNow = false
 		in.runGuarded(in.runEnd)

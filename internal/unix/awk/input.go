@@ -262,6 +262,23 @@ func (in *interp) closeMain() {
 		_, _ = in.closeReader(in.main) // it was only read
 		in.main = nil
 	}
+	in.endFile()
+}
+
+// endFile writes the output and calls the function for the end of a file.
+func (in *interp) endFile() {
+	if in.cfg.EndFile == nil {
+		return
+	}
+	in.runGuarded(func() {
+		if err := in.out.Flush(); err != nil {
+			in.writeFailed(nil, err, 0)
+		}
+	})
+	in.cfg.EndFile(!in.hasFailed)
+	if in.hasFailed {
+		in.exitProgram()
+	}
 }
 
 // openNext opens the next operand that is a file, or standard input if there was none.
@@ -302,6 +319,10 @@ func (in *interp) openMain(path string, index int) bool {
 	*in.argind = numValue(float64(index))
 	r, err := in.openRead(path)
 	in.setErrno(err)
+	if in.cfg.BeginFile != nil {
+		in.flushAll()
+		in.cfg.BeginFile(path)
+	}
 	if len(in.fileBegins) > 0 {
 		if err != nil {
 			in.main = nil

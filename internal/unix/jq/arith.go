@@ -79,6 +79,9 @@ func (m *machine) add(l, r Value) (Value, error) {
 		if y, ok := r.(*Array); ok {
 			return m.concatArrays(x, y), nil
 		}
+		if m.host.AppendItems {
+			return m.concatArrays(x, NewArray(r)), nil
+		}
 	case *Object:
 		if y, ok := r.(*Object); ok {
 			return m.mergeObjects(x, y), nil

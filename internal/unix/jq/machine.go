@@ -16,6 +16,8 @@ type Host struct { // returns the next input, for input and inputs
 	Environ  []string // KEY=value
 	Now      func() (sec int64, nsec int)
 	Zone     *time.Location // of localtime; nil is UTC
+
+	AppendItems bool // an array and a value that is none can be added: the value becomes the last item
 }
 
 // frame is one call of a body.

@@ -43,6 +43,13 @@ func (p *Proc) MoveCharge(n int64, child *Proc) {
 	child.mem += n
 }
 
+// DetachCharge moves n bytes that are charged to the process to the sandbox: they stay charged when the process ends, until
+// free is called, once and from any goroutine.
+func (p *Proc) DetachCharge(n int64) (free func()) {
+	p.mem -= n
+	return func() { p.k.mem.Add(-n) }
+}
+
 // FreeMemory returns how many bytes can be charged before the limit.
 func (p *Proc) FreeMemory() int64 { return max(0, p.k.limits.Memory-p.k.mem.Load()) }
 

@@ -8,7 +8,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -215,6 +217,25 @@ func TestMemoryLimitKillsTheProcess(t *testing.T) {
 	res := mustRun(t, k, func(p *Proc) int { return p.Run("eat") })
 	if res.Status.Code != 137 || !strings.Contains(string(res.Stderr), "eat: memory limit of 10 MiB exceeded") {
 		t.Errorf("got %v %q", res.Status, res.Stderr)
+	}
+}
+
+// TestDetachedChargeOutlivesTheProcess checks that a detached charge is the sandbox's until it is freed.
+func TestDetachedChargeOutlivesTheProcess(t *testing.T) {
+	k := newKernel(t, Limits{Memory: 10 << 20})
+	var free func()
+	if _, err := k.Run(t.Context(), Run{Args: []string{"main"}, Main: func(p *Proc) int {
+		p.Alloc(1000)
+		free = p.DetachCharge(600)
+		return 0
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := k.Memory(); n != 600 {
+		t.Errorf("%d bytes are charged after the process, want 600", n)
+	}
+	if free(); k.Memory() != 0 {
+		t.Errorf("%d bytes stay charged", k.Memory())
 	}
 }
 
@@ -588,4 +609,35 @@ func mustOpen(p *Proc, name string) *FileDescription {
 		panic(err)
 	}
 	return o
+}
+
+// TestRunTimeIsTheTimeWithoutWaiting checks the time of a process and of its children, on their goroutines and on its own.
+func TestRunTimeIsTheTimeWithoutWaiting(t *testing.T) {
+	var clock atomic.Int64
+	work := func(seconds int64) { clock.Add(seconds * int64(time.Second)) }
+	k := New(Config{FS: vfs.New(vfs.Options{}), Now: func() time.Time { return time.Unix(0, clock.Load()) }})
+	mustRun(t, k, func(p *Proc) int {
+		work(1)
+		must(p.Call(Spawn{Args: []string{"called"}, Main: func(*Proc) int {
+			work(2)
+			return 0
+		}}))
+		c, err := p.Spawn(Spawn{Args: []string{"spawned"}, Main: func(q *Proc) int {
+			must(q.Call(Spawn{Args: []string{"grandchild"}, Main: func(*Proc) int { return 0 }}))
+			for p.State() != 'S' {
+				runtime.Gosched()
+			}
+			work(4)
+			return 0
+		}})
+		if err != nil {
+			panic(err)
+		}
+		must(p.Wait(c, false))
+		work(8)
+		if own, children := p.RunTime(); own != 9*time.Second || children != 6*time.Second {
+			t.Errorf("own %v, children %v", own, children)
+		}
+		return 0
+	})
 }

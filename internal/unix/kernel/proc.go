@@ -55,6 +55,10 @@ type Proc struct {
 	mem        int64 // bytes charged
 	fds        []slot
 	std        [3]Handle
+	began      time.Time     // when its goroutine began to run it
+	ended      time.Duration // from began to its end
+	idle       time.Duration // since then, in which it waited, or a child ran on its goroutine
+	childTime  atomic.Int64  // run time of children that have ended, in nanoseconds
 	out        *bufio.Writer
 
 	wakeMu   sync.Mutex
@@ -292,6 +296,7 @@ func (p *Proc) Call(s Spawn) (Status, error) {
 	p.callee.Store(c)
 	p.passPending(c)
 	c.run()
+	p.idle += c.ended
 	p.callee.Store(nil)
 	c.t.done()
 	p.check()
@@ -349,6 +354,7 @@ func (p *Proc) bindStreams() {
 // run runs the program until it ends, and releases its resources.
 func (p *Proc) run() {
 	code := 128 + int(SIGKILL)
+	p.began = p.k.now()
 	defer func() { p.finishProc(code) }()
 	code = p.runGuarded(p.startMain)
 }
@@ -410,6 +416,10 @@ func (p *Proc) finishProc(code int) {
 	p.k.mem.Add(-p.mem)
 	p.mem = 0
 	p.status = Status{Code: code, Signal: p.killedBy}
+	p.ended = p.k.now().Sub(p.began)
+	if p.parent != nil {
+		p.parent.childTime.Add(int64(p.ended-p.idle) + p.childTime.Load())
+	}
 	p.k.removeProc(p)
 	p.exited.Store(true)
 	if p.parent != nil {
@@ -562,8 +572,16 @@ func (p *Proc) sleepUntilWoken(kind blockKind) {
 	p.wakeMu.Unlock()
 	if !kicked {
 		p.t.notifyIdle()
+		from := p.k.now()
 		<-p.wake
+		p.idle += p.k.now().Sub(from)
 	}
+}
+
+// RunTime returns how long the process has run, and how long its children did that have ended, with theirs: the time in which
+// they did not wait. Only the process itself may call it.
+func (p *Proc) RunTime() (own, children time.Duration) {
+	return p.k.now().Sub(p.began) - p.idle, time.Duration(p.childTime.Load())
 }
 
 // blockUntilWoken waits for the next wakeUp, and then delivers signals.

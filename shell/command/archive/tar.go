@@ -30,6 +30,7 @@ Examples:
   -r, --append               append files to the end of an archive
   -t, --list                 list the contents of an archive
   -x, --extract, --get       extract files from an archive
+      --delete               remove members from an archive (not compressed)
 
   -f, --file=ARCHIVE         use archive file ARCHIVE; - is standard input or output
   -C, --directory=DIR        change to directory DIR
@@ -37,6 +38,8 @@ Examples:
   -J, --xz                   filter the archive through xz
       --zstd                 filter the archive through zstd
   -j, --bzip2                filter the archive through bzip2 (reading only)
+  -I, --use-compress-program=PROG
+                             filter through PROG (with -d to decompress)
   -a, --auto-compress        use archive suffix to determine the compression
   -v, --verbose              verbosely list files processed
   -O, --to-stdout            extract files to standard output
@@ -46,6 +49,9 @@ Examples:
       --overwrite            overwrite existing files when extracting
   -m, --touch                don't extract file modified time
       --strip-components=N   strip N leading components from file names
+      --transform=EXPR, --xform=EXPR
+                             rename members with s/RE/TEXT/[gixrRsShHN][;...]
+      --show-transformed-names   list with names after --transform
       --one-top-level[=DIR]  create a directory to extract into
       --exclude=PATTERN      exclude files, given as a PATTERN
   -X, --exclude-from=FILE    exclude patterns listed in FILE
@@ -62,6 +68,12 @@ Examples:
       --help                 display this help and exit
 `
 
+const (
+	tarDelete rune = 256 + iota
+	tarTransform
+	tarShowTransformed
+)
+
 var tarOptions = option.Parser{Options: []option.Option{
 	{Short: 'c', Long: "create"},
 	{Short: 'r', Long: "append"},
@@ -72,7 +84,12 @@ var tarOptions = option.Parser{Options: []option.Option{
 	{Short: 'd', Long: "diff"},
 	{Short: 'd', Long: "compare"},
 	{Short: 'A', Long: "catenate"},
-	{Long: "delete", ID: 'd'},
+	{Long: "delete", ID: tarDelete},
+	{Short: 'I', Long: "use-compress-program", Arg: option.Required},
+	{Long: "transform", Arg: option.Required, ID: tarTransform},
+	{Long: "xform", Arg: option.Required, ID: tarTransform},
+	{Long: "show-transformed-names", ID: tarShowTransformed},
+	{Long: "show-stored-names", ID: tarShowTransformed},
 	{Short: 'f', Long: "file", Arg: option.Required},
 	{Short: 'C', Long: "directory", Arg: option.Required},
 	{Short: 'z', Long: "gzip"},
@@ -143,7 +160,10 @@ type tarJob struct {
 	dir     string
 	members []tarMember
 
-	pack        rune // z, j, J (xz), Y (zstd), or 0
+	pack        rune   // z, j, J (xz), Y (zstd), or 0
+	program     string // of -I
+	renames     []tarRename
+	transformed bool // lists have the names after --transform
 	auto        bool
 	verbose     int
 	toStdout    bool
@@ -204,6 +224,8 @@ func runTar(p *kernel.Proc) int {
 	switch j.action {
 	case 'c', 'r':
 		err = j.create()
+	case tarDelete:
+		err = j.deleteMembers()
 	default:
 		err = j.read()
 	}
@@ -312,7 +334,7 @@ func (j *tarJob) check() bool {
 	case j.action == 0:
 		return j.reportUsage("You must specify one of the '-Acdtrux', '--delete' or '--test-label' options")
 	case strings.ContainsRune("udA", j.action):
-		j.p.Errorf("-%c is not supported here: create a new archive, or append with -r", j.action)
+		j.p.Errorf("-%c is not supported here: create a new archive, append with -r, or remove members with --delete", j.action)
 		return false
 	case j.pack == 'Z' || j.pack == 'j' && j.action == 'c':
 		j.p.Errorf("this compression is not supported here: use -z, -J or --zstd")
@@ -335,7 +357,7 @@ func (j *tarJob) check() bool {
 // applyOption applies one option. It reports an error and returns false.
 func (j *tarJob) applyOption(g option.Setting) bool {
 	switch g.Key {
-	case 'c', 'r', 't', 'x', 'u', 'd', 'A':
+	case 'c', 'r', 't', 'x', 'u', 'd', 'A', tarDelete:
 		if j.action != 0 && j.action != g.Key {
 			return j.reportUsage("You may not specify more than one '-Acdtrux', '--delete' or  '--test-label' option")
 		}
@@ -346,6 +368,19 @@ func (j *tarJob) applyOption(g option.Setting) bool {
 		j.dir = joinTarPath(j.dir, g.Value)
 	case 'z', 'j', 'J', 'Y', 'Z':
 		j.pack = g.Key
+	case 'I':
+		if strings.TrimSpace(g.Value) == "" {
+			return j.reportUsage("-I needs a program")
+		}
+		j.program = g.Value
+	case tarTransform:
+		list, err := parseTransform(j.p, g.Value)
+		if err != nil {
+			return j.reportUsage("%v", err)
+		}
+		j.renames = append(j.renames, list...)
+	case tarShowTransformed:
+		j.transformed = true
 	case 'a':
 		j.auto = true
 	case 'v':

@@ -48,11 +48,23 @@ type tarLink struct {
 }
 
 func (j *tarJob) read() error {
+	if j.program != "" {
+		f, err := j.startFilter(false)
+		if err != nil {
+			return err
+		}
+		return f.finish(j.readArchive(f), false)
+	}
 	in, err := stream.Open(j.p, j.file)
 	if err != nil {
 		return j.reportFatal("%s: Cannot open: %s", tarName(j.file), program.Reason(err))
 	}
 	defer stream.Close(in)
+	return j.readArchive(in)
+}
+
+// readArchive lists or extracts the archive in a stream.
+func (j *tarJob) readArchive(in io.Reader) error {
 	if err := j.enterDir(); err != nil {
 		return err
 	}
@@ -209,6 +221,9 @@ func (r *tarReader) isWanted(name string) bool {
 }
 
 func (r *tarReader) list(h *tar.Header) {
+	if r.transformed {
+		r.renameMember(h)
+	}
 	r.safeName(h.Name, "member names")
 	if h.Typeflag == tar.TypeLink {
 		h.Linkname = r.safeName(h.Linkname, "hard link targets")
@@ -218,6 +233,14 @@ func (r *tarReader) list(h *tar.Header) {
 		line = r.formatLong(h)
 	}
 	_, _ = r.p.Out().WriteString(line) // Flush reports the error
+}
+
+// renameMember applies --transform to the name of a member, without the slash at the end of a directory's.
+func (r *tarReader) renameMember(h *tar.Header) {
+	if len(r.renames) > 0 {
+		plain := strings.TrimRight(h.Name, "/")
+		h.Name = r.transform(plain, transformName) + h.Name[len(plain):]
+	}
 }
 
 // stripComponents removes leading components of a name. It returns false if nothing is left.
@@ -234,19 +257,25 @@ func stripComponents(name string, n int) (string, bool) {
 
 // extractMember extracts one member.
 func (r *tarReader) extractMember(h *tar.Header) error {
+	stored := h.Name
+	r.renameMember(h)
 	name, ok := stripComponents(h.Name, r.strip)
 	if !ok {
 		return nil
 	}
 	safe := r.safeName(name, "member names")
-	if hasDotDot(h.Name) && !r.absolute {
-		r.reportError("%s: Member name contains '..'", tarName(h.Name))
+	if hasDotDot(stored) && !r.absolute {
+		r.reportError("%s: Member name contains '..'", tarName(stored))
 		return nil
 	}
-	if r.toStdout {
-		return r.print(h)
+	shown := stored
+	if r.transformed {
+		shown = h.Name
 	}
-	r.listMember(r.p.Out(), h, h.Name)
+	if r.toStdout {
+		return r.print(h, shown)
+	}
+	r.listMember(r.p.Out(), h, shown)
 	if r.topLevel != "" {
 		safe = r.topLevel + "/" + safe
 	}
@@ -273,11 +302,11 @@ func hasDotDot(name string) bool {
 	return false
 }
 
-func (r *tarReader) print(h *tar.Header) error {
+func (r *tarReader) print(h *tar.Header, shown string) error {
 	if h.Typeflag != tar.TypeReg {
 		return nil
 	}
-	r.listMember(r.p.Stderr, h, h.Name)
+	r.listMember(r.p.Stderr, h, shown)
 	return r.copy(r.p.Out(), "-")
 }
 
@@ -462,6 +491,7 @@ func (r *tarReader) setAttributes(err error, h *tar.Header, name, full string) e
 }
 
 func (r *tarReader) createSymlink(h *tar.Header, name, full string) error {
+	h.Linkname = r.transform(h.Linkname, transformSymlink)
 	if !r.absolute && (strings.HasPrefix(h.Linkname, "/") || hasDotDot(h.Linkname)) {
 		return r.postponeLink(h, name, full)
 	}
@@ -508,7 +538,7 @@ func (r *tarReader) postponeLink(h *tar.Header, name, full string) error {
 }
 
 func (r *tarReader) hardLink(h *tar.Header, name, full string) error {
-	link, ok := stripComponents(h.Linkname, r.strip)
+	link, ok := stripComponents(r.transform(h.Linkname, transformHardLink), r.strip)
 	if !ok {
 		return nil
 	}

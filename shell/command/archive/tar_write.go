@@ -35,8 +35,11 @@ type tarWriter struct {
 
 func (j *tarJob) create() error {
 	w := &tarWriter{tarJob: j, links: map[uint64]string{}, names: j.p.Out()}
-	if j.action == 'r' {
+	switch {
+	case j.action == 'r':
 		return w.appendMembers()
+	case j.program != "":
+		return w.filter()
 	}
 	if j.file == "-" {
 		w.names = j.p.Stderr
@@ -56,6 +59,22 @@ func (j *tarJob) create() error {
 		err = j.reportFatal("%s: Cannot close: %s", tarName(j.file), program.Reason(cerr))
 	}
 	return err
+}
+
+// filter writes the archive through the program of -I.
+func (w *tarWriter) filter() error {
+	if w.file == "-" {
+		w.names = w.p.Stderr
+	}
+	f, err := w.startFilter(true)
+	if err != nil {
+		return err
+	}
+	if info, err := w.p.Stat(w.file); err == nil && w.file != "-" {
+		w.self = info.Ino()
+	}
+	w.out = &stream.CountingWriter{Writer: f}
+	return f.finish(w.writeMembers(w.out), true)
 }
 
 // writeAll writes every member and pads the last record.
@@ -250,7 +269,11 @@ func (w *tarWriter) writeEntry(path, name string, info vfs.Info) error {
 		}
 		defer stream.Close(in)
 	}
-	w.listMember(w.names, h, name)
+	shown := name
+	if w.transformed {
+		shown = h.Name
+	}
+	w.listMember(w.names, h, shown)
 	if err := w.tw.WriteHeader(h); err != nil {
 		return w.failWrite(err)
 	}
@@ -276,7 +299,7 @@ func (w *tarWriter) writeContent(in io.Reader, name string, size int64) error {
 }
 
 func (w *tarWriter) newHeader(path, name string, info vfs.Info) (*tar.Header, error) {
-	stored := w.safeName(name, "member names")
+	stored := w.safeName(w.transform(name, transformName), "member names")
 	if info.IsDir() && !strings.HasSuffix(stored, "/") {
 		stored += "/"
 	}
@@ -293,7 +316,7 @@ func (w *tarWriter) newHeader(path, name string, info vfs.Info) (*tar.Header, er
 		if err != nil {
 			return nil, err
 		}
-		h.Typeflag, h.Linkname = tar.TypeSymlink, target
+		h.Typeflag, h.Linkname = tar.TypeSymlink, w.transform(target, transformSymlink)
 	case mode&fs.ModeNamedPipe != 0:
 		h.Typeflag = tar.TypeFifo
 	case mode&fs.ModeCharDevice != 0:
@@ -315,7 +338,7 @@ func (w *tarWriter) setRegular(h *tar.Header, name string, info vfs.Info) {
 		return
 	}
 	if first, ok := w.links[info.Ino()]; ok {
-		h.Typeflag, h.Size, h.Linkname = tar.TypeLink, 0, w.safeName(first, "hard link targets")
+		h.Typeflag, h.Size, h.Linkname = tar.TypeLink, 0, w.safeName(w.transform(first, transformHardLink), "hard link targets")
 		return
 	}
 	w.p.Alloc(int64(len(name)) + 64)

@@ -1,7 +1,6 @@
 package data
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/md5"
 	"crypto/sha1"
@@ -15,6 +14,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -294,9 +294,9 @@ func runOpensslRand(p *kernel.Proc, args []string) int {
 
 var errOpensslBase64 = errors.New("bad base64 input")
 
-// decodeOpensslBase64 decodes lines, or with whole one line of any length.
+// decodeOpensslBase64 decodes lines; it removes the white space in data.
 func decodeOpensslBase64(data []byte) ([]byte, error) {
-	data = bytes.Join(bytes.Fields(data), nil)
+	data = slices.DeleteFunc(data, func(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' })
 	out := make([]byte, base64.StdEncoding.DecodedLen(len(data)))
 	n, err := base64.StdEncoding.Decode(out, data)
 	if err != nil {

@@ -44,6 +44,13 @@ func checksumCommands() []program.Command {
 	list := []program.Command{
 		{Name: "cksum", Short: "print checksums of any kind", Usage: sumUsage("cksum", "any of cksum -a's"), Run: program.FlushOutput(runCksum, 1)},
 		{Name: "sum", Short: "print BSD and System V checksums", Usage: sumToolUsage, Run: program.FlushOutput(runSum, 1)},
+		{Name: "csvcut", Short: "print columns of CSV", Usage: csvCutUsage, Run: program.FlushOutput(newCSVProgram(csvCutOptions, cutColumns), 1)},
+		{Name: "csvgrep", Short: "print rows of CSV that match", Usage: csvGrepUsage, Run: program.FlushOutput(newCSVProgram(csvGrepOptions, grepRows), 1)},
+		{Name: "csvsort", Short: "sort the rows of CSV", Usage: csvSortUsage, Run: program.FlushOutput(newCSVProgram(csvSortOptions, sortRows), 1)},
+		{Name: "csvlook", Short: "print CSV as a table", Usage: csvLookUsage, Run: program.FlushOutput(newCSVProgram(csvLookOptions, printLook), 1)},
+		{Name: "csvjson", Short: "print CSV as JSON", Usage: csvJSONUsage, Run: program.FlushOutput(newCSVProgram(csvJSONOptions, printJSON), 1)},
+		{Name: "csvformat", Short: "print CSV in another form", Usage: csvFormatUsage, Run: program.FlushOutput(newCSVProgram(csvFormatOptions, formatRows), 1)},
+		{Name: "csvstack", Short: "print CSV files one after another", Usage: csvStackUsage, Run: program.FlushOutput(runCSVStack, 1)},
 		{Name: "openssl", Short: "digests, encryption with AES, base64 and random bytes", Usage: opensslUsage, Run: program.FlushOutput(runOpenssl, 1)},
 		{Name: "base64", Short: "encode or decode base64", Usage: baseUsage("base64"), Run: program.FlushOutput(newBaseProgram('6'), 1)},
 		{Name: "base32", Short: "encode or decode base32", Usage: baseUsage("base32"), Run: program.FlushOutput(newBaseProgram('3'), 1)},

@@ -36,6 +36,7 @@ type engine struct {
 
 	p     *kernel.Proc
 	slots chan struct{}
+	free  func() // frees the charge for the memory of the engine
 
 	vm       *quickjs.VM
 	driver   quickjs.Value
@@ -76,9 +77,11 @@ func (e *engine) run() int {
 		return fail(e.p, "too many scripts run at once: try again")
 	}
 	e.p.Alloc(memory)
+	e.free = e.p.DetachCharge(memory)
 	e.requests, e.done, e.dead = make(chan request), make(chan struct{}), make(chan struct{})
 	vm, err := quickjs.NewVM()
 	if err != nil {
+		e.free()
 		<-e.slots
 		return fail(e.p, err.Error())
 	}
@@ -89,7 +92,6 @@ func (e *engine) run() int {
 	go e.work(environ, argv)
 	defer e.stop()
 	e.serve()
-	e.p.Free(memory)
 	if e.failure != nil {
 		_, _ = e.p.Stderr.WriteString("FATAL ERROR: " + e.failure.Error() + " (node has at most half of the sandbox's free memory)\n") // best effort
 		return 134
@@ -197,6 +199,7 @@ func (e *engine) stop() {
 func (e *engine) work(environ map[string]string, argv []string) {
 	defer func() { <-e.slots }()
 	defer close(e.done)
+	defer e.free()
 	defer func() {
 		if v := recover(); v != nil {
 			e.failure = fmt.Errorf("the engine failed: %v", v)

@@ -1,17 +1,30 @@
 (function (host, argv, env, cwd0, mainFile) {
 'use strict'
-// Functions of the engine that work through a huge length without a check of the deadline.
-const tooLong = 1 << 25
-for (const proto of [Array.prototype]) for (const name of ['concat', 'copyWithin', 'every', 'fill', 'filter', 'find', 'findIndex', 'findLast', 'findLastIndex', 'flat', 'flatMap', 'forEach', 'includes', 'indexOf', 'join', 'lastIndexOf', 'map', 'reduce', 'reduceRight', 'reverse', 'shift', 'slice', 'some', 'sort', 'splice', 'toReversed', 'toSorted', 'toSpliced', 'unshift', 'with']) {
+// Functions of the engine that work through a huge length without a check of the deadline. Real arrays must be short; what
+// is like an array, or is a proxy, whose length may differ at each look, is reached through functions: at each call the engine
+// looks at the deadline.
+const tooLong = 1 << 25, RealProxy = Proxy, proxies = new WeakSet()
+const { apply } = Reflect, note = p => { proxies.add(p); return p }
+const slowTraps = { get (o, k) { return o[k] }, has (o, k) { return k in o } }
+const guard = v => {
+  if (v === null || typeof v !== 'object' && typeof v !== 'function' || ArrayBuffer.isView(v)) return v
+  if (!Array.isArray(v) || proxies.has(v)) return new RealProxy(v, slowTraps)
+  if (v.length > tooLong) throw new RangeError('Invalid array length')
+  return v
+}
+globalThis.Proxy = new RealProxy(RealProxy, { construct: (f, a) => note(new RealProxy(...a)), get: (f, k) => k === 'revocable' ? (...a) => { const r = RealProxy.revocable(...a); note(r.proxy); return r } : f[k] })
+const { raw } = { raw (strings, ...values) { const l = Object(strings).raw, n = Math.min(Math.max(Math.trunc(l.length) || 0, 0), 2 ** 53 - 1); let s = ''; for (let i = 0; i < n; i++) { s += String(l[i]); if (i + 1 < n && i < values.length) s += String(values[i]) } return s } }
+Object.defineProperty(String, 'raw', { value: raw, writable: true, configurable: true })
+for (const proto of [Array.prototype]) for (const name of ['concat', 'copyWithin', 'every', 'fill', 'filter', 'find', 'findIndex', 'findLast', 'findLastIndex', 'flat', 'flatMap', 'forEach', 'includes', 'indexOf', 'join', 'lastIndexOf', 'map', 'reduce', 'reduceRight', 'reverse', 'shift', 'slice', 'some', 'sort', 'splice', 'toLocaleString', 'toReversed', 'toSorted', 'toSpliced', 'unshift', 'with']) {
   const f = proto[name]
   if (!f) continue
-  const g = { [name](...a) { if (this.length > tooLong) throw new RangeError('Invalid array length'); return Reflect.apply(f, this, a) } }[name]
+  const g = { [name](...a) { const o = guard(this); if (name === 'concat') a = a.map(v => v !== null && typeof v === 'object' && (Array.isArray(v) || v[Symbol.isConcatSpreadable]) ? guard(v) : v); const r = apply(f, o, a); return r === o ? this : r } }[name]
   Object.defineProperty(g, 'length', { value: f.length, configurable: true })
   Object.defineProperty(proto, name, { value: g, writable: true, configurable: true })
 }
 for (const name of ['indexOf', 'lastIndexOf', 'includes', 'split', 'replaceAll']) {
   const f = String.prototype[name]
-  const g = { [name](...a) { if (typeof a[0] === 'string' && a[0].length > 64 && this.length * a[0].length > 1e10) throw new RangeError('Invalid string length'); return Reflect.apply(f, this, a) } }[name]
+  const g = { [name](...a) { if (typeof a[0] === 'string' && a[0].length > 64 && this.length * a[0].length > 1e10) throw new RangeError('Invalid string length'); return apply(f, this, a) } }[name]
   Object.defineProperty(String.prototype, name, { value: g, writable: true, configurable: true })
 }
 const fail = (code, message, extra) => Object.assign(new Error(message), { code }, extra)
@@ -185,7 +198,8 @@ const utf8Encode = s => { const out = []; s = String(s); for (let i = 0; i < s.l
 const utf8Decode = b => { let s = ''; for (let i = 0; i < b.length;) { const c = b[i++]; if (c < 0x80) { s += String.fromCharCode(c); continue } let n = c >= 0xf0 && c < 0xf5 ? 3 : c >= 0xe0 && c < 0xf0 ? 2 : c >= 0xc2 && c < 0xe0 ? 1 : 0, v = n === 3 ? c & 7 : n === 2 ? c & 15 : c & 31, k = 0; if (!n) { s += '\ufffd'; continue } for (; k < n && i < b.length && (b[i] & 0xc0) === 0x80; k++) { if (k === 0 && (c === 0xe0 && b[i] < 0xa0 || c === 0xed && b[i] > 0x9f || c === 0xf0 && b[i] < 0x90 || c === 0xf4 && b[i] > 0x8f)) break; v = v << 6 | b[i++] & 63 } s += k === n ? String.fromCodePoint(v) : '\ufffd' } return s }
 const latin1 = b => { let s = ''; for (let i = 0; i < b.length; i += 4096) s += String.fromCharCode(...b.subarray(i, i + 4096)); return s }
 const b64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/'
-const base64Encode = (b, url) => { let s = ''; for (let i = 0; i < b.length; i += 3) { const n = b[i] << 16 | (b[i + 1] || 0) << 8 | (b[i + 2] || 0); s += b64[n >> 18] + b64[n >> 12 & 63] + (i + 1 < b.length ? b64[n >> 6 & 63] : '=') + (i + 2 < b.length ? b64[n & 63] : '=') } return url ? s.replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '') : s }
+let b64Pairs, hexPairs // of 12 bits, and of 8
+const base64Encode = (b, url) => { if (!b64Pairs) { b64Pairs = []; for (const x of b64) for (const y of b64) b64Pairs.push(x + y) } let s = '', i = 0; for (const end = b.length - 2; i < end; i += 3) { const n = b[i] << 16 | b[i + 1] << 8 | b[i + 2]; s += b64Pairs[n >> 12] + b64Pairs[n & 4095] } if (i < b.length) { const n = b[i] << 16 | (b[i + 1] || 0) << 8; s += b64Pairs[n >> 12] + (i + 1 < b.length ? b64[n >> 6 & 63] : '=') + '=' } return url ? s.replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '') : s }
 const base64Decode = s => { const out = []; let n = 0, bits = 0; for (const c of s.replace(/-/g, '+').replace(/_/g, '/')) { const v = b64.indexOf(c); if (c === '=') break; if (v < 0) continue; n = n << 6 | v; bits += 6; if (bits >= 8) { bits -= 8; out.push(n >> bits & 255) } n &= 0xffff } return out }
 class Buffer extends Uint8Array {
   static from (v, enc, len) {
@@ -193,7 +207,7 @@ class Buffer extends Uint8Array {
       switch ((enc || 'utf8').toLowerCase()) {
         case 'hex': { const o = []; for (let i = 0; i + 1 < v.length; i += 2) { const n = parseInt(v.slice(i, i + 2), 16); if (isNaN(n)) break; o.push(n) } return new Buffer(o) }
         case 'base64': case 'base64url': return new Buffer(base64Decode(v))
-        case 'latin1': case 'binary': case 'ascii': { const b = new Buffer(v.length); for (let i = 0; i < v.length; i++) b[i] = v.charCodeAt(i); return b }
+        case 'latin1': case 'binary': case 'ascii': { const n = v.length, b = new Buffer(n); for (let i = 0; i < n; i++) b[i] = v.charCodeAt(i); return b }
         case 'utf16le': case 'ucs2': { const b = new Buffer(v.length * 2); for (let i = 0; i < v.length; i++) { b[2 * i] = v.charCodeAt(i) & 255; b[2 * i + 1] = v.charCodeAt(i) >> 8 } return b }
       }
       return new Buffer(utf8Encode(v))
@@ -212,7 +226,7 @@ class Buffer extends Uint8Array {
   toString (enc, from = 0, to = this.length) {
     const b = this.subarray(from, to)
     switch ((enc || 'utf8').toLowerCase()) {
-      case 'hex': { let s = ''; for (const x of b) s += x.toString(16).padStart(2, '0'); return s }
+      case 'hex': { if (!hexPairs) { hexPairs = []; for (let i = 0; i < 256; i++) hexPairs.push((i + 256).toString(16).slice(1)) } let s = ''; for (let i = 0; i < b.length; i++) s += hexPairs[b[i]]; return s }
       case 'base64': return base64Encode(b)
       case 'base64url': return base64Encode(b, true)
       case 'latin1': case 'binary': return latin1(b)
@@ -282,7 +296,7 @@ class EventEmitter {
 EventEmitter.EventEmitter = EventEmitter; EventEmitter.once = (em, e) => new Promise((resolve, reject) => { em.once(e, (...a) => resolve(a)); if (e !== 'error') em.once('error', reject) })
 let timers = [], timerId = 1, ticks = []
 class Timeout { constructor (id) { this.id = id } ref () { return this } unref () { const t = timers.find(t => t.id === this.id); if (t) t.unref = true; return this } hasRef () { return true } [Symbol.toPrimitive] () { return this.id } }
-const addTimer = (f, ms, a, every, immediate) => { if (typeof f !== 'function') throw fail('ERR_INVALID_ARG_TYPE', 'The "callback" argument must be of type function. Received ' + inspect(f)); const id = timerId++; ms = ms >= 1 ? Math.min(+ms, 2147483647) : 1; timers.push({ id, at: immediate ? -1 : Date.now() + ms, f, a, every: every ? ms : 0, seq: id }); return new Timeout(id) }
+const addTimer = (f, ms, a, every, immediate) => { if (typeof f !== 'function') throw fail('ERR_INVALID_ARG_TYPE', 'The "callback" argument must be of type function. Received ' + inspect(f)); const id = timerId++; if (ms > 2147483647) { flush(); call('err', `(node:${call('pid')}) TimeoutOverflowWarning: ${ms} does not fit into a 32-bit signed integer.\nTimeout duration was set to 1.\n`) } ms = ms >= 1 && ms <= 2147483647 ? +ms : 1; timers.push({ id, at: immediate ? -1 : Date.now() + ms, f, a, every: every ? ms : 0, seq: id }); return new Timeout(id) }
 const clear = t => { if (t != null) { const id = +t; timers = timers.filter(x => x.id !== id) } }
 const G = globalThis
 const setTimeout = (f, ms, ...a) => addTimer(f, ms, a), setInterval = (f, ms, ...a) => addTimer(f, ms, a, true), setImmediate = (f, ...a) => addTimer(f, 0, a, false, true)

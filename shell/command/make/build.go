@@ -65,6 +65,7 @@ const maxChain = 2000
 // modified returns the time of a file, and whether there is one.
 func (m *maker) modified(name string) (time.Time, bool) {
 	info, err := m.p.Stat(name)
+	m.p.Tick(1 + (len(m.newFiles)+len(m.oldFiles))>>3)
 	switch {
 	case slices.Contains(m.newFiles, name):
 		return time.Unix(1<<40, 0), true
@@ -101,6 +102,9 @@ func (m *maker) locate(name string) string {
 	return name
 }
 
+// dependencyCost is what a dependency costs, with its places in the lists of automatic variables while they grow.
+const dependencyCost = 256
+
 // dependency is a prerequisite of a target, after its update.
 type dependency struct {
 	t       *target
@@ -131,7 +135,7 @@ func (m *maker) update(name string, chain []*target) *target {
 		m.updateSingle(t, chain)
 	}
 	if pushed {
-		m.scopes = m.scopes[:len(m.scopes)-1]
+		m.popVariables()
 	}
 	t.state = 2
 	return t
@@ -162,10 +166,20 @@ func (m *maker) pushVariables(t *target) bool {
 	return true
 }
 
+// popVariables removes the innermost scope, and frees its memory.
+func (m *maker) popVariables() {
+	last := len(m.scopes) - 1
+	for _, v := range m.scopes[last] {
+		m.p.Free(v.charged)
+	}
+	m.scopes = m.scopes[:last]
+}
+
 // updateDouble runs each of the double-colon rules that is out of date.
 func (m *maker) updateDouble(t *target, chain []*target) {
 	for _, one := range t.double {
 		deps := m.updatePrereqs(t, one.prereqs, one.orderOnly, chain)
+		m.p.Free(dependencyCost * int64(len(deps)))
 		if m.failed() || t.failed {
 			return
 		}
@@ -208,6 +222,7 @@ func (m *maker) updateSingle(t *target, chain []*target) {
 		}
 	}
 	deps := m.updatePrereqs(t, t.prereqs, t.orderOnly, chain)
+	defer m.p.Free(dependencyCost * int64(len(deps)))
 	if m.failed() || t.failed {
 		return
 	}
@@ -277,6 +292,7 @@ func (m *maker) updatePrereqs(t *target, normal, order []string, chain []*target
 			for _, name := range names {
 				if d, ok := m.updatePrereq(t, name, chain); ok {
 					d.ordered = i == 1
+					m.p.Alloc(dependencyCost)
 					deps = append(deps, d)
 				}
 				if m.failed() {
@@ -310,6 +326,7 @@ func (m *maker) compare(t *target, path string, deps []dependency) (*automatic, 
 	a := &automatic{target: path, stem: m.stemOf(t)}
 	for _, d := range deps {
 		if d.ordered {
+			m.p.Tick(1 + len(a.order)>>3)
 			if !slices.Contains(a.order, d.path) {
 				a.order = append(a.order, d.path)
 			}

@@ -34,7 +34,7 @@ Remake what is older than what it is made of, as a makefile says.
       --eval=TEXT          read TEXT as a makefile first
   -j, -l, -O, -m, -S: accepted; one recipe runs at a time
 
-Understood are rules (explicit, pattern, static pattern, double-colon, grouped,
+Understood are rules (explicit, pattern, static, suffix, double-colon, grouped,
 order-only), all kinds of variables, define, conditionals, include, vpath,
 export, target-specific variables, .PHONY, .ONESHELL, .SECONDEXPANSION and the
 functions of GNU make 4.3 but guile and load. Archives lib(member) and -p, -d
@@ -124,6 +124,8 @@ type maker struct {
 	mentioned    map[string]bool
 	intermediate []string
 	second       bool // .SECONDEXPANSION
+	suffixes     []string
+	suffixRules  []*rule // rules that may be suffix rules
 
 	at        place // the line that is read
 	reading   []string
@@ -196,6 +198,7 @@ func runMake(p *kernel.Proc) int {
 	if announce {
 		m.print(m.name + ": Entering directory '" + p.Dir() + "'\n")
 	}
+	m.suffixes = strings.Fields(defaultSuffixes)
 	m.defineVariables()
 	m.readMakefiles()
 	if !m.failed() {
@@ -340,7 +343,7 @@ func (m *maker) defineVariables() {
 	}
 	for _, e := range m.p.Env {
 		name, value, _ := strings.Cut(e, "=")
-		if name != "SHELL" && name != "MAKEFLAGS" && name != "MAKELEVEL" && name != "MAKEFILES" {
+		if name != "SHELL" && name != "MAKEFLAGS" && name != "MFLAGS" && name != "MAKELEVEL" && name != "MAKEFILES" {
 			origin := "environment"
 			if m.envOverrides {
 				origin = "environment override"
@@ -351,7 +354,9 @@ func (m *maker) defineVariables() {
 	for _, a := range m.commandLine {
 		m.assign(a, "command line")
 	}
-	flags := m.flags
+	letters := []byte(m.flags)
+	slices.Sort(letters)
+	flags := string(letters)
 	if m.noPrintDir {
 		flags += " --no-print-directory"
 	}
@@ -361,7 +366,7 @@ func (m *maker) defineVariables() {
 			flags += " " + strings.NewReplacer(`\`, `\\`, " ", `\ `, "$", "$$").Replace(a)
 		}
 	}
-	for name, value := range map[string]string{"MAKE": "make", "MAKE_COMMAND": "make", "MAKEFLAGS": strings.TrimPrefix(flags, " "), "MAKELEVEL": strconv.Itoa(m.level), "MAKE_VERSION": "4.3", "CURDIR": m.p.Dir(), "SHELL": "/bin/sh", ".SHELLFLAGS": "-c", "MAKEFILE_LIST": "", "MAKECMDGOALS": strings.Join(m.goals, " "), ".RECIPEPREFIX": "", ".FEATURES": "target-specific order-only second-expansion else-if shortest-stem undefine oneshell", "MAKE_HOST": "x86_64-pc-linux-gnu"} {
+	for name, value := range map[string]string{"MAKE": "make", "MAKE_COMMAND": "make", "MAKEFLAGS": flags, "MFLAGS": when(m.flags != "", "-"+flags), "MAKELEVEL": strconv.Itoa(m.level), "MAKE_VERSION": "4.3", "CURDIR": m.p.Dir(), "SHELL": "/bin/sh", ".SHELLFLAGS": "-c", "MAKEFILE_LIST": "", "MAKECMDGOALS": strings.Join(m.goals, " "), ".RECIPEPREFIX": "", ".FEATURES": "target-specific order-only second-expansion else-if shortest-stem undefine oneshell", "MAKE_HOST": "x86_64-pc-linux-gnu"} {
 		if v := m.vars[name]; v == nil || v.origin != "command line" {
 			m.set(name, &variable{value: value, origin: "file"})
 		}
@@ -439,6 +444,7 @@ func (m *maker) readMakefiles() {
 		}
 	}
 	m.at = place{}
+	m.addSuffixRules()
 	if !m.noRules && !m.failed() {
 		m.readText("", builtinRules)
 	}
@@ -493,6 +499,7 @@ func (m *maker) buildGoals() {
 func (m *maker) removeIntermediates() {
 	var names []string
 	for _, name := range m.intermediate {
+		m.p.Tick(1 + len(names)>>3)
 		if _, err := m.p.Stat(name); err == nil && !m.dryRun && !slices.Contains(names, name) && m.p.Unlink(name) == nil {
 			names = append(names, name)
 		}

@@ -153,7 +153,7 @@ func (r *reader) readLine(recipe bool) (string, bool) {
 		r.m.p.Tick(1)
 		if recipe {
 			b.WriteString(line + "\n")
-			line = strings.TrimPrefix(r.lines[r.next], "\t")
+			line = strings.TrimPrefix(r.lines[r.next], r.m.recipePrefix())
 		} else {
 			b.WriteString(strings.TrimRight(line[:len(line)-1], " \t") + " ")
 			line = strings.TrimLeft(r.lines[r.next], " \t")
@@ -178,11 +178,19 @@ func continues(line string) bool {
 	return n%2 == 1
 }
 
+// recipePrefix returns the character that begins the lines of recipes.
+func (m *maker) recipePrefix() string {
+	if v := m.vars[".RECIPEPREFIX"]; v != nil && v.value != "" {
+		return v.value[:1]
+	}
+	return "\t"
+}
+
 // read reads all lines.
 func (r *reader) read() {
 	m := r.m
 	for !m.failed() {
-		recipe := r.next < len(r.lines) && strings.HasPrefix(r.lines[r.next], "\t") && r.rules != nil
+		recipe := r.next < len(r.lines) && strings.HasPrefix(r.lines[r.next], m.recipePrefix()) && r.rules != nil
 		line, ok := r.readLine(recipe)
 		if !ok {
 			break
@@ -205,10 +213,14 @@ func (r *reader) read() {
 	}
 }
 
+// recipeLineCost is what a recipe line costs beside its text.
+const recipeLineCost = 48
+
 // addRecipe adds a line to the recipe of the last rules.
 func (r *reader) addRecipe(text string) {
-	r.m.p.Alloc(int64(len(text)) + 48)
+	r.m.p.Alloc(int64(len(text)) + 2*recipeLineCost*int64(len(r.rules)))
 	for _, rule := range r.rules {
+		r.m.p.Tick(1)
 		rule.recipe, rule.hasRecipe = append(rule.recipe, recipeLine{text, r.m.at}), true
 	}
 }

@@ -194,7 +194,7 @@ func (r *reader) addRules(targets []string, after string, double, group bool) {
 				m.warnf("%s: target '%s' doesn't match the target pattern", m.at, name)
 			}
 			one.stem = stem
-			one.prereqs, one.orderOnly = substituteStem(prereqs, stem), substituteStem(orderOnly, stem)
+			one.prereqs, one.orderOnly = m.substituteStem(prereqs, stem), m.substituteStem(orderOnly, stem)
 		}
 		if group {
 			if shared != nil {
@@ -204,15 +204,66 @@ func (r *reader) addRules(targets []string, after string, double, group bool) {
 			}
 		}
 		r.addRule(name, one)
+		if strings.HasPrefix(name, ".") && pattern == "" && len(prereqs)+len(orderOnly) == 0 {
+			m.suffixRules = append(m.suffixRules, one)
+		}
 	}
 }
 
-func substituteStem(list []string, stem string) []string {
+// addSuffixRules adds the suffix rules among the rules as pattern rules, after those.
+func (m *maker) addSuffixRules() {
+	for _, r := range m.suffixRules {
+		m.p.Tick(1 + len(m.suffixes))
+		if suffixes, ok := m.splitSuffixes(r.targets[0]); ok && r.hasRecipe {
+			m.p.Alloc(256)
+			pattern := *r
+			pattern.targets, pattern.prereqs = []string{"%" + suffixes[1]}, []string{"%" + suffixes[0]}
+			m.patterns = append(m.patterns, &pattern)
+		}
+	}
+}
+
+// defaultSuffixes are the suffixes that rules may begin with.
+const defaultSuffixes = ".out .a .ln .o .c .cc .C .cpp .p .f .F .m .r .y .l .ym .yl .s .S .mod .sym .def .h .info .dvi .tex .texinfo .texi .txinfo .w .ch .web .sh .elc .el"
+
+// splitSuffixes splits the name of a suffix rule, such as .c.o, into the suffixes from and to; that of one suffix makes
+// files without.
+func (m *maker) splitSuffixes(name string) (suffixes [2]string, ok bool) {
+	if !strings.HasPrefix(name, ".") || strings.Contains(name, "/") {
+		return suffixes, false
+	}
+	known := func(s string) bool { return slices.Contains(m.suffixes, s) }
+	if from, to, two := strings.Cut(name[1:], "."); two {
+		suffixes = [2]string{"." + from, "." + to}
+		return suffixes, known(suffixes[0]) && known(suffixes[1])
+	}
+	return [2]string{name, ""}, known(name)
+}
+
+// substituteStem returns the names with the stem in the place of %.
+func (m *maker) substituteStem(list []string, stem string) []string {
+	m.p.Alloc(16 * int64(len(list)))
 	out := make([]string, len(list))
 	for i, w := range list {
-		out[i] = strings.Replace(w, "%", stem, 1)
+		m.p.Tick(1)
+		if out[i] = w; strings.Contains(w, "%") {
+			m.p.Alloc(int64(len(w)+len(stem)) + 16)
+			out[i] = strings.Replace(w, "%", stem, 1)
+		}
 	}
 	return out
+}
+
+// mentionedCost is what a name costs among those that the makefiles mention.
+const mentionedCost = 64
+
+// mention notes a name that the makefiles mention.
+func (m *maker) mention(name string) {
+	m.p.Tick(1)
+	if !m.mentioned[name] {
+		m.p.Alloc(mentionedCost)
+		m.mentioned[name] = true
+	}
 }
 
 // prereqNames splits prerequisites; globs are expanded.
@@ -241,10 +292,10 @@ func (r *reader) addRule(name string, one *rule) {
 	m.p.Alloc(256 + 24*int64(len(one.prereqs)))
 	t := m.target(name)
 	t.known = true
-	m.mentioned[name] = true
+	m.mention(name)
 	for _, list := range [][]string{one.prereqs, one.orderOnly} {
 		for _, w := range list {
-			m.mentioned[w] = true
+			m.mention(w)
 		}
 	}
 	if !slices.Contains(r.rules, one) {
@@ -260,7 +311,7 @@ func (r *reader) readSpecial(name string, prereqs []string) bool {
 	case ".PHONY":
 		for _, w := range prereqs {
 			m.target(w).phony = true
-			m.mentioned[w] = true
+			m.mention(w)
 		}
 	case ".EXPORT_ALL_VARIABLES":
 		m.exportAll = true
@@ -269,9 +320,17 @@ func (r *reader) readSpecial(name string, prereqs []string) bool {
 			m.special[name] = true
 		}
 		for _, w := range prereqs {
+			m.p.Tick(1)
+			m.p.Alloc(int64(len(name)+len(w)) + mentionedCost)
 			m.special[name+" "+w] = true
 		}
-	case ".ONESHELL", ".SECONDEXPANSION", ".DELETE_ON_ERROR", ".POSIX", ".NOTPARALLEL", ".SUFFIXES", ".LOW_RESOLUTION_TIME":
+	case ".SUFFIXES":
+		if len(prereqs) == 0 {
+			m.suffixes = nil
+		}
+		m.p.Alloc(16 * int64(len(prereqs)))
+		m.suffixes = append(m.suffixes, prereqs...)
+	case ".ONESHELL", ".SECONDEXPANSION", ".DELETE_ON_ERROR", ".POSIX", ".NOTPARALLEL", ".LOW_RESOLUTION_TIME":
 		m.special[name] = true
 	default:
 		return false

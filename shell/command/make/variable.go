@@ -11,6 +11,7 @@ type variable struct {
 	recursive bool   // expanded when it is used
 	fromEnv   bool   // the environment has it: recipes get it
 	expanding bool
+	charged   int64 // in the scope of a target
 }
 
 // lookup returns a variable, the innermost first; nil: none.
@@ -141,9 +142,13 @@ func (m *maker) assignTo(scope map[string]*variable, name, op, value, origin str
 		m.set(name, v)
 		return
 	}
-	m.p.Alloc(int64(len(v.value)) + 128)
+	v.charged = int64(len(v.value)) + 128
+	m.p.Alloc(v.charged)
 	if old != nil {
 		v.fromEnv = old.fromEnv
+	}
+	if inner := scope[name]; inner != nil {
+		m.p.Free(inner.charged)
 	}
 	scope[name] = v
 }

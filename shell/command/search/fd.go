@@ -53,11 +53,13 @@ directory or each PATH. Hidden files and what .gitignore, .ignore and
                            path, {/} its name, {//} its directory, {.} the
                            path and {/.} the name without the extension
   -X, --exec-batch COMMAND run COMMAND once with all results
+      --show-errors        report directories that can't be read
   -c, --color WHEN, -j N, --strip-cwd-prefix, --no-require-git: accepted
 `
 
 const (
 	fdNoIgnore rune = 256 + iota
+	fdShowErrors
 	fdAnd
 	fdMinDepth
 	fdExactDepth
@@ -114,7 +116,7 @@ var fdOptions = option.Parser{Options: []option.Option{
 	{Long: "strip-cwd-prefix", Arg: option.Optional, ID: fdIgnored},
 	{Long: "no-require-git", ID: fdRequireGit},
 	{Long: "one-file-system", ID: fdIgnored},
-	{Long: "show-errors", ID: fdIgnored},
+	{Long: "show-errors", ID: fdShowErrors},
 	{Short: 'V', Long: "version"},
 	{Short: 'h', Long: "help"},
 }}
@@ -123,7 +125,7 @@ var fdOptions = option.Parser{Options: []option.Option{
 type fdRun struct {
 	p                                                   *kernel.Proc
 	hidden, noIgnore, noVCS, follow, absolute, fullPath bool
-	quiet, print0, details, prune, anyGit               bool
+	quiet, print0, details, prune, anyGit, showErrors   bool
 	globs, fixed                                        bool
 	fold                                                int // 0: smart, 1: ignore case, -1: case matters
 	minDepth, maxDepth                                  int // maxDepth -1: any
@@ -270,6 +272,8 @@ func (r *fdRun) applyOption(o option.Setting) bool {
 		r.limit = 1
 	case 'q':
 		r.quiet, r.limit = true, 1
+	case fdShowErrors:
+		r.showErrors = true
 	case fdPrune:
 		r.prune = true
 	case fdRequireGit:
@@ -483,7 +487,9 @@ func (r *fdRun) walk(dir, prefix string, rules ignoreRules, depth int) {
 	}
 	entries, err := r.p.ReadDir(dir)
 	if err != nil {
-		r.fail(dir + ": " + program.Reason(err))
+		if r.showErrors {
+			r.warn(dir + ": " + program.Reason(err))
+		}
 		return
 	}
 	if !r.noIgnore {

@@ -1,6 +1,7 @@
 package search_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/atoll-sandbox/atoll/shell/command/internal/commandtest"
@@ -29,4 +30,16 @@ func TestFd(t *testing.T) {
 		cases[i].Rare, cases[i].Mixed = true, true
 	}
 	commandtest.Compare(t, cases)
+}
+
+// TestFdPassesByWhatCannotBeRead checks that directories that can't be read are reported with --show-errors alone, and are
+// no error, as with fd 8.6: the directory /proc/PID/fd of another process is one.
+func TestFdPassesByWhatCannotBeRead(t *testing.T) {
+	s := commandtest.New(t, "/w")
+	if o := s.Exec("", "env", "fd", ".", "/proc"); o.Code != 0 || o.Stderr != "" {
+		t.Errorf("%+v", o)
+	}
+	if o := s.Exec("", "env", "fd", "--show-errors", ".", "/proc"); o.Code != 0 || !strings.Contains(o.Stderr, "[fd error]: /proc/") {
+		t.Errorf("with --show-errors: %+v", o)
+	}
 }

@@ -3,10 +3,12 @@ package sqlite
 import (
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell/command/program"
@@ -23,7 +25,8 @@ func dotCommands() map[string]dotCommand {
 		"echo":    func(s *session, args []string) bool { return s.setSwitch(&s.echo, args) },
 		"changes": func(s *session, args []string) bool { return s.setSwitch(&s.changes, args) },
 		"headers": func(s *session, args []string) bool { return s.setSwitch(&s.headers, args) },
-		"timer":   func(*session, []string) bool { return false }, "width": (*session).setWidths, "timeout": func(*session, []string) bool { return false },
+		"timer":   func(s *session, args []string) bool { return s.setSwitch(&s.timer, args) },
+		"width":   (*session).setWidths, "timeout": (*session).setTimeout,
 		"cd": (*session).changeDir, "databases": (*session).listDatabases, "dump": (*session).dump, "exit": (*session).quit, "quit": (*session).quit,
 		"help": (*session).printHelp, "import": (*session).importFile, "indexes": (*session).listIndexes, "indices": (*session).listIndexes,
 		"mode": (*session).chooseMode, "nullvalue": (*session).setNull, "once": (*session).redirect, "output": (*session).redirect,
@@ -124,6 +127,20 @@ func (s *session) setSwitch(at *bool, args []string) bool {
 	default:
 		*at = false
 	}
+	return false
+}
+
+// setTimeout sets how long statements wait for a lock, in milliseconds.
+func (s *session) setTimeout(args []string) bool {
+	ms := 0
+	if len(args) > 1 {
+		ms, _ = strconv.Atoi(args[1]) // another word is 0
+	}
+	if err := s.connect(); err != nil {
+		s.printError(err.Error())
+		return true
+	}
+	s.db.files.busy = time.Duration(min(max(ms, 0), math.MaxInt32)) * time.Millisecond
 	return false
 }
 

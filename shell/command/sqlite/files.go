@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/vfs"
@@ -42,6 +43,7 @@ type files struct {
 	name  string
 	ended any // the value of a panic
 	temps int
+	busy  time.Duration // how long to wait for a lock
 }
 
 // connection is a database connection and what it holds.
@@ -74,7 +76,7 @@ func open(p *kernel.Proc, file string, readOnly bool) (*connection, error) {
 	} {
 		conn.Limit(limit, value)
 	}
-	err = errors.Join(conn.SetAuthorizer(authorize), registerFunctions(conn))
+	err = errors.Join(conn.SetAuthorizer(authorize), registerFunctions(conn), conn.BusyHandler(c.files.waitForLock))
 	if err == nil && isWAL(p, file) {
 		err = conn.Exec("PRAGMA locking_mode=EXCLUSIVE") // a log without shared memory
 	}
@@ -189,6 +191,17 @@ func (d deadline) Err() error {
 		return context.Canceled
 	}
 	return nil
+}
+
+// lockPause is how long a connection waits between two attempts to get a lock.
+const lockPause = 5 * time.Millisecond
+
+// waitForLock waits before the next attempt to get a lock, and reports whether there is to be one.
+func (f *files) waitForLock(_ context.Context, count int) bool {
+	if f.ended != nil || time.Duration(count)*lockPause >= f.busy {
+		return false
+	}
+	return !f.guard(func() { f.p.Sleep(lockPause, false) })
 }
 
 // guard calls a function, keeps the value of its panic, and reports whether there was one.

@@ -29,6 +29,7 @@ type session struct {
 	bail     bool
 	echo     bool
 	changes  bool
+	timer    bool
 	finished bool // .quit was given
 	code     int  // of .exit
 	failure  int  // the code of the last error of SQLite
@@ -231,6 +232,10 @@ func (s *session) readLines(in io.Reader, name string) bool {
 	for {
 		line, err := s.readLine(lines)
 		number++
+		if errors.Is(err, errLongLine) {
+			s.printError(fmt.Sprintf("Error near line %d: %v", number, err))
+			return true
+		}
 		if err != nil && line == "" {
 			break
 		}
@@ -264,7 +269,7 @@ func (s *session) readLines(in io.Reader, name string) bool {
 		}
 		if whole := text.String(); strings.Contains(line, ";") && s.isComplete(whole) {
 			text.Reset()
-			bad := s.runSQL(whole, fmt.Sprintf("Parse error near line %d: ", start), fmt.Sprintf("Runtime error near line %d: ", start))
+			bad := s.runTimed(whole, start)
 			s.endOnce(s.once)
 			if bad {
 				if failed = true; s.bail {
@@ -273,11 +278,26 @@ func (s *session) readLines(in io.Reader, name string) bool {
 			}
 		}
 	}
-	if text.Len() > 0 && s.runSQL(text.String(), fmt.Sprintf("Parse error near line %d: ", start), fmt.Sprintf("Runtime error near line %d: ", start)) {
+	if text.Len() > 0 && s.runTimed(text.String(), start) {
 		failed = true
 	}
 	return failed
 }
+
+// runTimed runs statements that begin at a line of the input, reports whether one failed, and prints the time if .timer asks
+// for it.
+func (s *session) runTimed(text string, line int) (failed bool) {
+	start := s.p.Now()
+	before, _ := s.p.RunTime()
+	failed = s.runSQL(text, fmt.Sprintf("Parse error near line %d: ", line), fmt.Sprintf("Runtime error near line %d: ", line))
+	if s.timer {
+		after, _ := s.p.RunTime()
+		s.print(fmt.Sprintf("Run Time: real %.3f user %.6f sys 0.000000\n", s.p.Now().Sub(start).Seconds(), (after - before).Seconds()))
+	}
+	return failed
+}
+
+var errLongLine = fmt.Errorf("a line has more than %d bytes", maxLength)
 
 // readLine returns a line of at most maxLength bytes, without its end.
 func (s *session) readLine(in *bufio.Reader) (string, error) {
@@ -287,7 +307,7 @@ func (s *session) readLine(in *bufio.Reader) (string, error) {
 		s.p.Tick(1 + len(part))
 		b = append(b, part...)
 		if len(b) > maxLength {
-			return "", errors.New("line too long")
+			return "", errLongLine
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return strings.TrimRight(string(b), "\r\n"), err

@@ -20,8 +20,8 @@ database is in memory. SQL and dot-commands are arguments, or lines of standard 
   -cmd COMMAND           run COMMAND before reading standard input
 
 Dot-commands: .backup .bail .cd .changes .clone .databases .dump .echo .exit .headers .help .import .indexes .mode .nullvalue
-.once .open .output .print .quit .read .save .schema .separator .show .tables .timeout .version .width
-Databases are SQLite 3 files. A string or blob has at most 1,000,000 bytes. There are no extensions, and names of files
+.once .open .output .print .quit .read .save .schema .separator .show .tables .timeout .timer .version .width
+Databases are SQLite 3 files. A string or blob has at most 1,000,000 bytes. There are no extensions and no FTS5, and names of files
 with "file:" are taken only as FILENAME.
 `
 

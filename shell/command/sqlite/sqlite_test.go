@@ -3,8 +3,11 @@ package sqlite_test
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -148,5 +151,66 @@ func TestBombs(t *testing.T) {
 	_, err := s.Run(ctx, strings.NewReader(""), nil, "sqlite3", ":memory:", "with recursive c(x) as (select 1 union all select x+1 from c) select count(*) from c")
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("an endless statement ended with %v", err)
+	}
+}
+
+// TestLongLine checks that a line which is too long is an error, in input and in a file of rows.
+func TestLongLine(t *testing.T) {
+	s := commandtest.New(t, "/w", sqlite.Commands()...)
+	long := strings.Repeat("x", 1_000_001)
+	s.WriteFile("f", long)
+	for _, o := range []commandtest.Result{s.Exec(long, "sqlite3"), s.Exec("", "sqlite3", ":memory:", ".read f"), s.Exec("", "sqlite3", ":memory:", ".import f t")} {
+		if o.Code != 1 || !strings.Contains(o.Stderr, "more than 1") {
+			t.Errorf("%d %q", o.Code, o.Stderr)
+		}
+	}
+}
+
+// TestTimeoutWaitsForALock checks that .timeout waits for a lock of another process, until it is released or the time is over.
+func TestTimeoutWaitsForALock(t *testing.T) {
+	s := commandtest.New(t, "/w", sqlite.Commands()...)
+	s.Exec("", "sqlite3", "t.db", "create table t(a)")
+	locker, input := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Run(t.Context(), locker, nil, "sqlite3", "t.db")
+		done <- err
+	}()
+	if _, err := io.WriteString(input, "begin exclusive;\n"); err != nil {
+		t.Fatal(err)
+	}
+	for s.Exec("", "sqlite3", "t.db", "insert into t values(0)").Code == 0 {
+		runtime.Gosched() // until the other process has the lock
+	}
+	for _, wait := range []string{"0", "30"} {
+		if o := s.Exec("", "sqlite3", "t.db", ".timeout "+wait, "insert into t values(1)"); o.Code != 5 || !strings.Contains(o.Stderr, "locked") {
+			t.Errorf("with %s ms: %+v", wait, o)
+		}
+	}
+	waiter := make(chan commandtest.Result, 1)
+	go func() {
+		r, err := s.Run(t.Context(), strings.NewReader(".timeout 60000\ninsert into t values(2);\nselect a from t where a = 2;\n"), nil, "sqlite3", "t.db")
+		if err != nil {
+			t.Error(err)
+		}
+		waiter <- r
+	}()
+	if err := input.Close(); err != nil { // it ends the transaction
+		t.Fatal(err)
+	}
+	if o := <-waiter; o.Code != 0 || o.Stdout != "2\n" {
+		t.Errorf("%+v", o)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTimer checks that .timer prints the time of statements of the input.
+func TestTimer(t *testing.T) {
+	s := commandtest.New(t, "/w", sqlite.Commands()...)
+	o := s.Exec(".timer on\nselect 1;\n.timer off\nselect 2;\n", "sqlite3")
+	if !regexp.MustCompile(`^1\nRun Time: real \d+\.\d{3} user \d+\.\d{6} sys 0\.000000\n2\n$`).MatchString(o.Stdout) {
+		t.Errorf("%+v", o)
 	}
 }

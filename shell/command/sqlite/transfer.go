@@ -116,6 +116,10 @@ func (s *session) importRows(r *rowReader, file, table string) bool {
 	}
 	if len(columns) == 0 {
 		head, err := r.read()
+		if errors.Is(err, errRow) {
+			s.printError(fmt.Sprintf("%s: %v", file, err))
+			return true
+		}
 		if err != nil {
 			s.printError(file + ": empty file")
 			return true

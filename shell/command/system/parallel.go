@@ -105,6 +105,7 @@ var parallelOptions = option.Parser{StopAtOperand: true, Options: []option.Optio
 type parallelJob struct {
 	number, slot, tries int
 	tag, command        string
+	charged             int64 // for the command
 	proc                *kernel.Proc
 	out, err            *kernel.Buffer
 	done                bool
@@ -112,16 +113,18 @@ type parallelJob struct {
 
 // parallelRun is the state of one run of parallel.
 type parallelRun struct {
-	p                                     *kernel.Proc
-	jobs, perJob, retries, halt           int
-	keep, each, fill, quote, dry, verbose bool
-	tag, link, haltNow, stop, direct      bool
-	replace                               string
-	delim                                 byte
-	colsep                                *regex.Regexp
-	command                               []string
-	sources                               [][]string
-	linked                                []bool
+	p                                      *kernel.Proc
+	jobs, perJob, retries, halt            int
+	keep, each, fill, quote, dry, verbose  bool
+	tag, link, haltNow, stop, direct, bare bool
+	replace                                string
+	delim                                  byte
+	colsep                                 *regex.Regexp
+	command                                []string
+	sources                                [][]string
+	linked                                 []bool
+
+	temp int64 // charged while a command is made
 
 	running []*parallelJob
 	waiting []*parallelJob // have ended, and are printed after earlier ones
@@ -221,7 +224,7 @@ func (r *parallelRun) applyNumber(o option.Setting) bool {
 			r.jobs = 64
 		}
 	case 'n', 'N':
-		r.perJob = n
+		r.perJob, r.bare = n, n == 0
 	case parallelRetries:
 		r.retries = max(n, 1)
 	}
@@ -291,6 +294,9 @@ func (r *parallelRun) readSources(rest, files []string) bool {
 
 func isSourceMark(a string) bool { return a == ":::" || a == "::::" || a == ":::+" || a == "::::+" }
 
+// parallelArgCost is what an argument costs beside its text, while the list of them grows.
+const parallelArgCost = 56
+
 // readSource reads the arguments in a file.
 func (r *parallelRun) readSource(name string) bool {
 	h, err := stream.Open(r.p, name)
@@ -308,7 +314,7 @@ func (r *parallelRun) readSource(name string) bool {
 			break
 		}
 		text := string(stream.TrimDelimiter(line, r.delim))
-		r.p.Alloc(int64(len(text)) + 16)
+		r.p.Alloc(int64(len(text)) + parallelArgCost)
 		list = append(list, text)
 	}
 	r.sources = append(r.sources, list)
@@ -412,10 +418,21 @@ func (r *parallelRun) start(number int, args []string) {
 	for slices.ContainsFunc(r.running, func(j *parallelJob) bool { return j.slot == slot }) {
 		slot++
 	}
-	j := &parallelJob{number: number, slot: slot, tag: strings.Join(args, " ")}
+	if r.bare {
+		args = nil
+	}
+	j := &parallelJob{number: number, slot: slot}
+	if r.tag {
+		j.tag = strings.Join(args, " ")
+	}
 	j.command = r.expand(args, number, slot)
+	j.charged = int64(len(j.command))
+	r.p.Alloc(j.charged)
+	r.p.Free(r.temp)
+	r.temp = 0
 	if r.dry {
 		_, _ = r.p.Out().WriteString(j.command + "\n") // Flush reports the error
+		r.p.Free(j.charged)
 		return
 	}
 	if r.verbose {
@@ -436,10 +453,18 @@ func (r *parallelRun) expand(args []string, number, slot int) string {
 			continue
 		}
 		for _, a := range args {
-			words = append(words, r.expandText(w, []string{a}, number, slot))
+			text := r.expandText(w, []string{a}, number, slot)
+			r.charge(2*len(text) + parallelArgCost)
+			words = append(words, text)
 		}
 	}
 	return strings.Join(words, " ")
+}
+
+// charge charges memory until the command is made.
+func (r *parallelRun) charge(n int) {
+	r.p.Alloc(int64(n))
+	r.temp += int64(n)
 }
 
 // expandText replaces the placeholders of a text; without any, the arguments follow it.
@@ -447,13 +472,14 @@ func (r *parallelRun) expandText(text string, args []string, number, slot int) s
 	if text == "" {
 		return strings.Join(args, " ")
 	}
-	quoted := make([]string, len(args))
-	total := len(text)
-	for i, a := range args {
-		quoted[i] = quoteForParallel(a)
-		total += len(quoted[i])
+	size := 0
+	for _, a := range args {
+		size += len(quoteForParallel(a)) + parallelArgCost
 	}
-	r.p.Tick(1 + total>>4)
+	r.p.Tick(1 + (len(text)+size)>>1)
+	cost := int64(len(parallelParts) * 3 * size)
+	r.p.Alloc(cost)
+	defer r.p.Free(cost)
 	values := map[string]string{"#": strconv.Itoa(number), "%": strconv.Itoa(slot)}
 	for suffix := range parallelParts {
 		parts := make([]string, len(args))
@@ -464,10 +490,8 @@ func (r *parallelRun) expandText(text string, args []string, number, slot int) s
 		values[suffix] = strings.Join(parts, " ")
 	}
 	if r.replace != "{}" {
-		r.p.Alloc(int64(total))
-		text = strings.ReplaceAll(text, r.replace, values[""])
-		r.p.Free(int64(total))
-		return text
+		r.charge(len(text) + strings.Count(text, r.replace)*len(values[""]))
+		return strings.ReplaceAll(text, r.replace, values[""])
 	}
 	var b strings.Builder
 	found := false
@@ -492,13 +516,13 @@ func (r *parallelRun) expandText(text string, args []string, number, slot int) s
 			continue
 		}
 		found = true
-		r.p.Alloc(int64(open + len(value)))
-		r.p.Free(int64(open + len(value)))
+		r.charge(3 * (open + len(value))) // b may grow to twice its length, and be copied
 		b.WriteString(text[:open])
 		b.WriteString(value)
 		text = text[open+end+1:]
 	}
-	if !found {
+	if !found && len(args) > 0 {
+		r.charge(2 * (b.Len() + len(values[""])))
 		return b.String() + " " + values[""]
 	}
 	return b.String()
@@ -583,7 +607,8 @@ func (r *parallelRun) wait() {
 	if code != 0 {
 		r.failed++
 	}
-	j.done = true
+	j.done, j.command = true, ""
+	r.p.Free(j.charged)
 	if !r.keep {
 		r.printOutput(j)
 	} else {

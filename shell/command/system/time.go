@@ -74,11 +74,13 @@ func runTime(p *kernel.Proc) int {
 		return 127
 	}
 	start := time.Now()
+	_, before := p.RunTime()
 	st, err := p.Call(s)
 	if err != nil {
 		return cannotRun(p, args[0], err)
 	}
 	took := time.Since(start)
+	_, used := p.RunTime()
 	report := ""
 	if st.Code != 0 && !quiet {
 		report = fmt.Sprintf("Command exited with non-zero status %d\n", st.Code)
@@ -86,12 +88,12 @@ func runTime(p *kernel.Proc) int {
 			report = fmt.Sprintf("Command terminated by signal %d\n", int(st.Signal))
 		}
 	}
-	_, _ = io.WriteString(to, report+timeReport(format, took, st, args)+"\n") // best effort
+	_, _ = io.WriteString(to, report+timeReport(format, took, used-before, st, args)+"\n") // best effort
 	return st.Code
 }
 
 // timeReport expands a format of time.
-func timeReport(format string, took time.Duration, st kernel.Status, args []string) string {
+func timeReport(format string, took, user time.Duration, st kernel.Status, args []string) string {
 	var b strings.Builder
 	sec := took.Seconds()
 	for i := 0; i < len(format); i++ {
@@ -111,11 +113,11 @@ func timeReport(format string, took time.Duration, st kernel.Status, args []stri
 		case 'E':
 			fmt.Fprintf(&b, "%d:%05.2f", int(sec)/60, sec-float64(int(sec)/60*60))
 		case 'U':
-			fmt.Fprintf(&b, "%.2f", sec)
+			fmt.Fprintf(&b, "%.2f", user.Seconds())
 		case 'S':
 			b.WriteString("0.00")
 		case 'P':
-			b.WriteString("100%")
+			fmt.Fprintf(&b, "%d%%", int(100*user.Seconds()/max(sec, 1e-6)))
 		case 'C':
 			b.WriteString(strings.Join(args, " "))
 		case 'x':

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/unix/awk"
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
@@ -21,6 +22,9 @@ Run a program of the AWK language, as GNU awk understands it.
 
   -f, --file=PROGFILE          read the program from a file; may be repeated
   -e, --source=TEXT            take TEXT as a piece of the program
+  -i, --include=PROGFILE       read functions and rules from a file
+  -i inplace                   write the output for each file into it; with
+                               -v inplace::suffix=.bak keep a copy
   -F, --field-separator=FS     set the variable FS
   -v, --assign=VAR=VALUE       set a variable before the program begins
   -b, --characters-as-bytes    take every byte as a character
@@ -36,6 +40,7 @@ var awkOptions = option.Parser{StopAtOperand: true, Options: []option.Option{
 	{Short: 'f', Long: "file", Arg: option.Required},
 	{Short: 'E', Long: "exec", Arg: option.Required, ID: 'f'},
 	{Short: 'e', Long: "source", Arg: option.Required},
+	{Short: 'i', Long: "include", Arg: option.Required},
 	{Short: 'F', Long: "field-separator", Arg: option.Required},
 	{Short: 'v', Long: "assign", Arg: option.Required},
 	{Short: 'b', Long: "characters-as-bytes"},
@@ -68,6 +73,8 @@ type awkJob struct {
 	args    []string
 	bytes   bool
 	sandbox bool
+	edit    bool   // -i inplace
+	suffix  string // of the copies of edited files
 }
 
 func runAwk(p *kernel.Proc) int {
@@ -84,7 +91,13 @@ func runAwk(p *kernel.Proc) int {
 		_, _ = p.Stderr.WriteString(bad.Format(p.Name()) + "\n") // best effort
 		return bad.Status()
 	}
-	return prog.Run(job.newConfig(p))
+	c := job.newConfig(p)
+	if job.edit {
+		e := &awkEditor{p: p, suffix: job.suffix}
+		defer e.discard()
+		c.BeginFile, c.EndFile = e.begin, e.end
+	}
+	return prog.Run(c)
 }
 
 func reportAwkError(p *kernel.Proc, msg string) {
@@ -97,8 +110,16 @@ func (job *awkJob) read(p *kernel.Proc) (code int, ok bool) {
 	if !ok {
 		return 1, false
 	}
+	library := 0
 	for _, o := range opts {
 		switch o.Key {
+		case 'i':
+			if o.Value == "inplace" || o.Value == "inplace.awk" {
+				job.edit = true
+				continue
+			}
+			library++
+			fallthrough
 		case 'f':
 			src, err := readAwkSource(p, o.Value)
 			if err != nil {
@@ -111,6 +132,10 @@ func (job *awkJob) read(p *kernel.Proc) (code int, ok bool) {
 		case 'F':
 			job.vars = append(job.vars, "FS="+o.Value)
 		case 'v':
+			if name, value, _ := strings.Cut(o.Value, "="); name == "inplace::suffix" || name == "INPLACE_SUFFIX" {
+				job.suffix = value
+				continue
+			}
 			job.vars = append(job.vars, o.Value)
 		case 'b':
 			job.bytes = true
@@ -124,12 +149,16 @@ func (job *awkJob) read(p *kernel.Proc) (code int, ok bool) {
 			return 0, false
 		}
 	}
-	if len(job.srcs) == 0 {
+	if job.edit && job.sandbox {
+		reportAwkError(p, "fatal: -i inplace writes files, which --sandbox refuses")
+		return 2, false
+	}
+	if len(job.srcs) == library {
 		if len(rest) == 0 {
 			_, _ = p.Stderr.WriteString(awkUsage)
 			return 1, false
 		}
-		job.srcs, rest = []awk.Source{{Text: rest[0]}}, rest[1:]
+		job.srcs, rest = append(job.srcs, awk.Source{Text: rest[0]}), rest[1:]
 	}
 	job.args = rest
 	return 0, true

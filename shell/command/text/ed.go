@@ -3,6 +3,7 @@ package text
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,7 +39,9 @@ type editor struct {
 	at        int // the current line, from 1; 0: before the first
 	file      string
 	marks     map[byte]*string
-	yank      []string
+	yank      []*string
+	charged   int64 // for lines, those that were removed included
+	counted   int64 // charged after the last recount
 	modified  bool
 	warned    bool
 	quiet     bool
@@ -52,6 +55,7 @@ type editor struct {
 	window    int
 
 	pattern             *regex.Regexp
+	patternText         string
 	replacement         string
 	replaceAll          bool
 	replaceNth          int
@@ -149,6 +153,7 @@ func (e *editor) loop() {
 		if err := e.runLine(line, warned); err != nil {
 			e.report(err)
 		}
+		e.recount()
 	}
 }
 
@@ -176,36 +181,75 @@ func (e *editor) saveUndo() { e.undoDirty = false }
 func (e *editor) change() {
 	if !e.undoDirty {
 		e.p.Tick(len(e.lines) >> 4)
-		e.p.Alloc(8 * int64(len(e.lines)))
-		e.p.Free(8 * int64(len(e.undoLines)))
-		e.undoLines, e.undoAt = append([]*string(nil), e.lines...), e.at
+		e.charge(8 * int64(len(e.lines)))
+		e.undoLines, e.undoAt = slices.Clone(e.lines), e.at
 		e.undoDirty, e.undoable = true, true
 	}
 	e.modified = true
 }
 
-// insert inserts lines after a line.
-func (e *editor) insert(after int, texts []string) {
-	if len(texts) == 0 {
+// edLineCost is what a line costs beside its text: the string, and its places in lists while they grow.
+const edLineCost = 72
+
+// charge charges memory of lines, until a recount finds that they are gone.
+func (e *editor) charge(n int64) {
+	e.p.Alloc(n)
+	e.charged += n
+}
+
+// recount frees what was charged for lines that are in no list any more, when that may be half of it.
+func (e *editor) recount() {
+	if e.charged < 1<<20 || e.charged < 2*e.counted {
+		return
+	}
+	n := int64(0)
+	for _, list := range [][]*string{e.lines, e.undoLines, e.yank} {
+		e.p.Tick(len(list) >> 3)
+		for _, l := range list {
+			n += int64(len(*l)) + edLineCost
+		}
+	}
+	if n < e.charged {
+		e.p.Free(e.charged - n)
+		e.charged = n
+	}
+	e.counted = e.charged
+}
+
+// newLine returns a line that is charged.
+func (e *editor) newLine(text string) *string {
+	e.charge(int64(len(text)) + edLineCost)
+	return &text
+}
+
+// copyLines returns lines with the same texts.
+func (e *editor) copyLines(list []*string) []*string {
+	out := make([]*string, 0, len(list))
+	for _, l := range list {
+		e.charge(edLineCost)
+		text := *l
+		out = append(out, &text)
+	}
+	return out
+}
+
+// insert inserts new lines after a line.
+func (e *editor) insert(after int, list []*string) {
+	if len(list) == 0 {
 		e.at = after
 		return
 	}
 	e.change()
-	list := make([]*string, 0, len(e.lines)+len(texts))
-	list = append(list, e.lines[:after]...)
-	for i := range texts {
-		e.p.Alloc(int64(len(texts[i])) + 24)
-		text := texts[i]
-		list = append(list, &text)
-	}
-	e.lines = append(list, e.lines[after:]...)
-	e.at = after + len(texts)
+	e.p.Tick((len(e.lines) - after + len(list)) >> 4)
+	e.lines = slices.Insert(e.lines, after, list...)
+	e.at = after + len(list)
 }
 
 // remove removes lines.
 func (e *editor) remove(from, to int) {
 	e.change()
-	e.lines = append(append(make([]*string, 0, len(e.lines)), e.lines[:from-1]...), e.lines[to:]...)
+	e.p.Tick((len(e.lines) - from) >> 4)
+	e.lines = slices.Delete(e.lines, from-1, to)
 	e.at = min(from, len(e.lines))
 }
 
@@ -391,7 +435,7 @@ func (e *editor) runEdit(name byte, c *cursor, from, to, count int) error {
 		if len(e.yank) == 0 {
 			return editError("Nothing to put")
 		}
-		e.insert(to, e.yank)
+		e.insert(to, e.copyLines(e.yank))
 	case 'j':
 		if from < to {
 			e.joinLines(from, to)
@@ -403,11 +447,8 @@ func (e *editor) runEdit(name byte, c *cursor, from, to, count int) error {
 
 // keep puts lines into the buffer of x.
 func (e *editor) keep(from, to int) {
-	e.yank = nil
-	for _, l := range e.lines[from-1 : to] {
-		e.p.Alloc(16)
-		e.yank = append(e.yank, *l)
-	}
+	e.charge(8 * int64(to-from+1))
+	e.yank = slices.Clone(e.lines[from-1 : to])
 }
 
 func (e *editor) joinLines(from, to int) {
@@ -415,26 +456,27 @@ func (e *editor) joinLines(from, to int) {
 	for _, l := range e.lines[from-1 : to] {
 		n += len(*l)
 	}
-	e.p.Alloc(int64(n))
+	e.charge(int64(n) + edLineCost)
 	var b strings.Builder
+	b.Grow(n)
 	for _, l := range e.lines[from-1 : to] {
 		b.WriteString(*l)
 	}
+	text := b.String()
 	e.keep(from, to)
 	e.remove(from, to)
-	e.insert(from-1, []string{b.String()})
+	e.insert(from-1, []*string{&text})
 }
 
 // readText reads the lines of a, i and c up to a dot.
-func (e *editor) readText() []string {
-	var list []string
+func (e *editor) readText() []*string {
+	var list []*string
 	for {
 		line, ok := e.readLine()
 		if !ok || line == "." {
 			return list
 		}
-		e.p.Alloc(int64(len(line)) + 16)
-		list = append(list, line)
+		list = append(list, e.newLine(line))
 	}
 }
 
@@ -459,22 +501,17 @@ func (e *editor) moveLines(name byte, c *cursor, from, to int) error {
 	if err != nil {
 		return err
 	}
-	var texts []string
-	for _, l := range e.lines[from-1 : to] {
-		e.p.Alloc(16)
-		texts = append(texts, *l)
-	}
 	if name == 't' {
-		e.insert(n, texts)
+		e.insert(n, e.copyLines(e.lines[from-1:to]))
 	} else if n < from-1 || n > to {
-		e.change()
-		moved := append([]*string(nil), e.lines[from-1:to]...)
-		rest := append(append(make([]*string, 0, len(e.lines)), e.lines[:from-1]...), e.lines[to:]...)
+		e.p.Alloc(8 * int64(to-from+1))
+		moved := slices.Clone(e.lines[from-1 : to])
+		e.remove(from, to)
 		if n > to {
 			n -= to - from + 1
 		}
-		e.lines = append(append(append(make([]*string, 0, len(e.lines)), rest[:n]...), moved...), rest[n:]...)
-		e.at = n + len(moved)
+		e.insert(n, moved)
+		e.p.Free(8 * int64(to-from+1))
 	} else {
 		e.at = to
 	}
@@ -538,28 +575,31 @@ func (e *editor) printLines(from, to int, form byte) {
 		text := *e.lines[i-1]
 		switch form {
 		case 'n':
-			text = strconv.Itoa(i) + "\t" + text
+			e.print(strconv.Itoa(i) + "\t")
+			e.print(text)
 		case 'l':
-			text = edVisible(text) + "$"
+			e.printVisible(text)
+			e.print("$")
+		default:
+			e.print(text)
 		}
-		e.print(text + "\n")
+		e.print("\n")
 	}
 }
 
-// edVisible returns a line as l prints it.
-func edVisible(text string) string {
-	var b strings.Builder
+// printVisible prints a line as l does.
+func (e *editor) printVisible(text string) {
+	e.p.Tick(len(text) >> 2)
 	for i := range len(text) {
 		switch c := text[i]; {
 		case c == '\\' || c == '$':
-			b.WriteString("\\" + string(c))
+			e.print("\\" + string(c))
 		case strings.IndexByte("\a\b\f\n\r\t\v", c) >= 0:
-			b.WriteString("\\" + string("abfnrtv"[strings.IndexByte("\a\b\f\n\r\t\v", c)]))
+			e.print("\\" + string("abfnrtv"[strings.IndexByte("\a\b\f\n\r\t\v", c)]))
 		case c < ' ' || c >= 0x7f:
-			fmt.Fprintf(&b, "\\%03o", c)
+			e.print(fmt.Sprintf("\\%03o", c))
 		default:
-			b.WriteByte(c)
+			e.print(text[i : i+1])
 		}
 	}
-	return b.String()
 }

@@ -86,12 +86,15 @@ func (e *editor) indexOf(line *string) int {
 	if line == nil {
 		return 0
 	}
-	e.p.Tick(len(e.lines) >> 4)
-	for i, l := range e.lines {
-		if l == line {
+	n := len(e.lines)
+	for k := range n {
+		i := (max(e.at-1, 0) + k) % n // a global command mostly asks for one of the next lines
+		if e.lines[i] == line {
+			e.p.Tick(k >> 4)
 			return i + 1
 		}
 	}
+	e.p.Tick(n >> 4)
 	return 0
 }
 
@@ -105,6 +108,9 @@ func (e *editor) readPattern(c *cursor, delim byte) (*regex.Regexp, error) {
 		}
 		return e.pattern, nil
 	}
+	if e.pattern != nil && text == e.patternText {
+		return e.pattern, nil
+	}
 	o := regex.Options{Syntax: regex.BRE, Budget: e.p}
 	if e.extended {
 		o.Syntax = regex.ERE
@@ -113,7 +119,7 @@ func (e *editor) readPattern(c *cursor, delim byte) (*regex.Regexp, error) {
 	if err != nil {
 		return nil, editError(err.Error())
 	}
-	e.pattern = re
+	e.pattern, e.patternText = re, text
 	return re, nil
 }
 

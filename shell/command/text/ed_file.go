@@ -94,7 +94,7 @@ func (e *editor) readInto(after int, file string) error {
 	defer stream.Close(h)
 	lines := stream.NewLineReader(e.p, h, '\n')
 	defer lines.Close()
-	var texts []string
+	var list []*string
 	size, missing := 0, false
 	for {
 		line := lines.Next()
@@ -103,9 +103,7 @@ func (e *editor) readInto(after int, file string) error {
 		}
 		size += len(line)
 		missing = line[len(line)-1] != '\n'
-		text := string(stream.TrimDelimiter(line, '\n'))
-		e.p.Alloc(int64(len(text)) + 24)
-		texts = append(texts, text)
+		list = append(list, e.newLine(string(stream.TrimDelimiter(line, '\n'))))
 	}
 	if err := lines.Err(); err != nil {
 		_, _ = e.p.Stderr.WriteString(file + ": " + program.Reason(err) + "\n") // best effort
@@ -115,7 +113,7 @@ func (e *editor) readInto(after int, file string) error {
 		size++
 		e.print("Newline appended\n")
 	}
-	e.insert(after, texts)
+	e.insert(after, list)
 	if !e.quiet {
 		e.print(strconv.Itoa(size) + "\n")
 	}

@@ -1,6 +1,7 @@
 package text
 
 import (
+	"slices"
 	"strings"
 )
 
@@ -80,20 +81,7 @@ func (e *editor) applySubstitution(c *cursor, from, to int) error {
 	if err != nil {
 		return err
 	}
-	done := false
-	for i := from; i <= to; i++ {
-		text, ok := e.replaceIn(*e.lines[i-1])
-		if !ok {
-			continue
-		}
-		done = true
-		e.change()
-		parts := strings.Split(text, "\n")
-		e.lines = append(append(make([]*string, 0, len(e.lines)), e.lines[:i-1]...), e.lines[i:]...)
-		e.insert(i-1, parts)
-		i, to = i+len(parts)-1, to+len(parts)-1
-	}
-	if !done {
+	if !e.substituteLines(from, to) {
 		if e.global {
 			return nil
 		}
@@ -103,27 +91,58 @@ func (e *editor) applySubstitution(c *cursor, from, to int) error {
 	return nil
 }
 
+// substituteLines replaces the matches in lines, and reports whether there are any. The last line that changed is the
+// current one.
+func (e *editor) substituteLines(from, to int) bool {
+	var list []*string // the new lines from the first that changed
+	start, at := 0, 0
+	for i := from; i <= to; i++ {
+		text, ok := e.replaceIn(*e.lines[i-1])
+		if !ok {
+			if start > 0 {
+				list = append(list, e.lines[i-1])
+			}
+			continue
+		}
+		if start == 0 {
+			start = i
+		}
+		for part := range strings.SplitSeq(text, "\n") {
+			e.charge(edLineCost)
+			list = append(list, &part)
+		}
+		at = start + len(list) - 1
+	}
+	if start == 0 {
+		return false
+	}
+	e.change()
+	e.p.Tick((len(e.lines) - start + len(list)) >> 4)
+	e.lines, e.at = slices.Replace(e.lines, start-1, to, list...), at
+	return true
+}
+
 // replaceIn replaces the matches in a line.
 func (e *editor) replaceIn(line string) (string, bool) {
 	src := []byte(line)
 	caps := make([]int, 20)
-	var b strings.Builder
+	b := &edBuilder{e: e}
+	defer b.release()
 	from, count, done := 0, 0, false
 	for from <= len(src) && e.pattern.Match(src, from, caps, e.p) {
 		e.p.Tick(1)
 		count++
 		start, end := caps[0], caps[1]
 		if count >= e.replaceNth && (e.replaceAll || !done) {
-			e.p.Alloc(int64(start - from + len(e.replacement)))
-			b.Write(src[from:start])
-			e.appendReplacement(&b, src, caps)
+			b.add(line[from:start])
+			e.appendReplacement(b, line, caps)
 			done = true
 		} else {
-			b.Write(src[from:end])
+			b.add(line[from:end])
 		}
 		if from = end; start == end {
 			if end < len(src) {
-				b.WriteByte(src[end])
+				b.add(line[end : end+1])
 			}
 			from++
 		}
@@ -131,17 +150,38 @@ func (e *editor) replaceIn(line string) (string, bool) {
 			break
 		}
 	}
-	if from < len(src) {
-		b.Write(src[from:])
+	if !done {
+		return "", false
 	}
-	return b.String(), done
+	if from < len(src) {
+		b.add(line[from:])
+	}
+	e.charge(int64(len(b.b)))
+	return string(b.b), true
 }
 
-func (e *editor) appendReplacement(b *strings.Builder, src []byte, caps []int) {
+// edBuilder collects a line, charged before it grows.
+type edBuilder struct {
+	e *editor
+	b []byte
+}
+
+func (b *edBuilder) add(text string) {
+	if need := len(b.b) + len(text); need > cap(b.b) {
+		was, size := cap(b.b), max(2*cap(b.b), need, 64)
+		b.e.p.Alloc(int64(size))
+		b.b = append(make([]byte, 0, size), b.b...)
+		b.e.p.Free(int64(was))
+	}
+	b.b = append(b.b, text...)
+}
+
+func (b *edBuilder) release() { b.e.p.Free(int64(cap(b.b))) }
+
+func (e *editor) appendReplacement(b *edBuilder, line string, caps []int) {
 	group := func(n int) {
 		if 2*n+1 < len(caps) && caps[2*n] >= 0 {
-			e.p.Alloc(int64(caps[2*n+1] - caps[2*n]))
-			b.Write(src[caps[2*n]:caps[2*n+1]])
+			b.add(line[caps[2*n]:caps[2*n+1]])
 		}
 	}
 	for i := 0; i < len(e.replacement); i++ {
@@ -153,10 +193,10 @@ func (e *editor) appendReplacement(b *strings.Builder, src []byte, caps []int) {
 			if n := e.replacement[i]; n >= '1' && n <= '9' {
 				group(int(n - '0'))
 			} else {
-				b.WriteByte(n)
+				b.add(e.replacement[i : i+1])
 			}
 		default:
-			b.WriteByte(c)
+			b.add(e.replacement[i : i+1])
 		}
 	}
 }
@@ -205,6 +245,7 @@ func (e *editor) runGlobal(c *cursor, from, to int, want bool) error {
 			if err := e.runLine(text, true); err != nil {
 				return err
 			}
+			e.recount()
 		}
 	}
 	return nil

@@ -49,11 +49,18 @@ func (j *job) newValue(n *yaml.Node, depth int) (v jq.Value, ok bool) {
 	return j.newScalar(n), true
 }
 
-// fillObject sets the keys of a mapping; those of merge keys only if they are not there.
+// fillObject sets the keys of a mapping; those of merge keys only if it has not its own.
 func (j *job) fillObject(o *jq.Object, n *yaml.Node, depth int) bool {
+	own := map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		own[n.Content[i].Value] = !isMerge(n.Content[i])
+	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if isMerge(key) {
+			if !j.mergeInto(o, value, own, depth+1) {
+				return false
+			}
 			continue
 		}
 		v, ok := j.newValue(value, depth+1)
@@ -62,11 +69,6 @@ func (j *job) fillObject(o *jq.Object, n *yaml.Node, depth int) bool {
 		}
 		o.Set(key.Value, v)
 	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if isMerge(n.Content[i]) && !j.mergeInto(o, n.Content[i+1], depth+1) {
-			return false
-		}
-	}
 	return true
 }
 
@@ -74,16 +76,16 @@ func isMerge(key *yaml.Node) bool {
 	return key.Value == "<<" && (key.Tag == "!!merge" || key.Style == 0)
 }
 
-func (j *job) mergeInto(o *jq.Object, from *yaml.Node, depth int) bool {
+func (j *job) mergeInto(o *jq.Object, from *yaml.Node, own map[string]bool, depth int) bool {
 	if depth > maxDepth {
 		return false
 	}
 	switch from.Kind {
 	case yaml.AliasNode:
-		return j.mergeInto(o, from.Alias, depth+1)
+		return j.mergeInto(o, from.Alias, own, depth+1)
 	case yaml.SequenceNode:
 		for _, c := range from.Content {
-			if !j.mergeInto(o, c, depth+1) {
+			if !j.mergeInto(o, c, own, depth+1) {
 				return false
 			}
 		}
@@ -93,7 +95,7 @@ func (j *job) mergeInto(o *jq.Object, from *yaml.Node, depth int) bool {
 			return false
 		}
 		for _, e := range v.(*jq.Object).Entries() {
-			if _, has := o.Get(e.Key); !has {
+			if _, has := o.Get(e.Key); !has && !own[e.Key] {
 				o.Set(e.Key, e.Value)
 			}
 		}
@@ -308,7 +310,7 @@ func (j *job) reconcileObject(n *yaml.Node, v *jq.Object, depth int) *yaml.Node 
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if isMerge(key) {
-			if !j.mergeInto(merged, value, depth+1) {
+			if !j.mergeInto(merged, value, nil, depth+1) {
 				return nil
 			}
 			c.Content = append(c.Content, key, value)

@@ -19,7 +19,7 @@ def kind: if type == "array" then "seq" elif type == "object" then "map" else "s
 def with(p; f): p |= f; def sort_keys(p): p |= (if type == "object" then to_entries | sort_by(.key) | from_entries else . end);
 def pick(ks): . as $o | reduce (ks | if type == "array" then .[] else . end) as $k (if type == "array" then [] else {} end; if ($o | has($k)) then (if type == "array" then . + [$o[$k]] else .[$k] = $o[$k] end) else . end);
 def omit(ks): . as $o | reduce (ks | if type == "array" then .[] else . end) as $k (.; del(.[$k]));
-def explode(p): .; def filename: input_filename; def document_index: 0; def file_index: 0; def fileIndex: 0; def documentIndex: 0;
+def explode(p): .; def filename: input_filename; def document_index: input_line_number % 1048576; def file_index: input_line_number / 1048576 | floor; def fileIndex: file_index; def documentIndex: document_index; def fi: file_index; def di: document_index;
 `
 
 // step is a step of a plain path: a key, or an index.
@@ -36,6 +36,7 @@ var (
 	mergeAll   = regexp.MustCompile(`^\s*\.\s+as\s+\$(\w+)\s+ireduce\s*\(\s*\{\}\s*;\s*\.\s*\*[+dn?]*\s*\$(\w+)\s*\)\s*$`)
 	mergeIndex = regexp.MustCompile(`^\s*select\(\s*(?:fi|fileIndex|file_index)\s*==\s*0\s*\)\s*\*[+dn?]*\s*select\(\s*(?:fi|fileIndex|file_index)\s*==\s*1\s*\)\s*$`)
 	subCall    = regexp.MustCompile(`\bsub\(\s*("(?:[^"\\]|\\.)*")\s*,\s*`)
+	explode    = regexp.MustCompile(`\bexplode\(`)
 	ireduce    = regexp.MustCompile(`^\s*(.+?)\s+as\s+(\$\w+)\s+ireduce\s*\((.*)\)\s*$`)
 	unknown    = regexp.MustCompile(`\b(style|lineComment|line_comment|headComment|head_comment|footComment|foot_comment|anchor|alias)\s*=|\b(load|load_str|load_xml)\(|\*[+dn?]+\s|\b(?:to_yaml|from_yaml|to_xml|from_xml|to_props|from_props|shuffle|eval)\b|@(?:yaml|yamld|xml|props)\b`)
 )
@@ -67,7 +68,7 @@ func parsePath(expression string) ([]step, bool) {
 
 // compile compiles an expression.
 func (j *job) compile(expression string) error {
-	j.expression = expression
+	j.expression, j.exploded = expression, explode.MatchString(expression)
 	if j.all {
 		if mergeAll.MatchString(expression) || mergeIndex.MatchString(expression) {
 			expression = "reduce .[] as $i ({}; . * $i)"
@@ -96,8 +97,9 @@ func (j *job) compile(expression string) error {
 	expression = dashedKey.ReplaceAllString(expression, `."$1"`)
 	cfg := &jq.Config{Budget: j.p, Host: jq.Host{
 		Environ: j.p.Env, Zone: datetime.LocalZone(j.p),
-		Input: func() (jq.Value, bool, error) { return nil, false, nil }, Filename: func() jq.Value { return j.file }, Line: func() int { return 0 },
-		Debug: func(jq.Value) {}, Stderr: func(jq.Value) {},
+		Input: func() (jq.Value, bool, error) { return nil, false, nil }, Filename: func() jq.Value { return j.file }, Line: func() int { return j.fileIndex<<20 + j.docIndex },
+		AppendItems: true,
+		Debug:       func(jq.Value) {}, Stderr: func(jq.Value) {},
 		Now: func() (int64, int) { t := j.p.Now(); return t.Unix(), t.Nanosecond() },
 	}, Modules: func(string) (string, bool) { return "", false }}
 	code, err := jq.Compile(prelude+expression, cfg)
@@ -180,9 +182,7 @@ func (j *job) findKey(n *yaml.Node, s step, depth int) *yaml.Node {
 
 // evaluate evaluates the expression for a document, and prints the results. A nil document is null.
 func (j *job) evaluate(doc *yaml.Node) int {
-	if j.printed && !j.noMark && j.output == "yaml" {
-		j.write("---\n")
-	}
+	j.mark = j.printed && !j.noMark && j.output == "yaml"
 	if j.plain && doc != nil {
 		n, err := j.follow(doc)
 		if err != nil {
@@ -195,6 +195,14 @@ func (j *job) evaluate(doc *yaml.Node) int {
 	}
 	var input jq.Value
 	if doc != nil {
+		if j.exploded {
+			before := j.p.Charged()
+			doc = j.explode(doc, 0)
+			defer j.p.Free(j.p.Charged() - before)
+			if doc == nil {
+				return j.fail("the document is nested too deep")
+			}
+		}
 		var ok bool
 		if input, ok = j.newValue(doc, 0); !ok {
 			return j.fail("the document is nested too deep")
@@ -206,10 +214,74 @@ func (j *job) evaluate(doc *yaml.Node) int {
 	return j.runCode(input, doc)
 }
 
+// explode returns a node with copies in the place of aliases, and the keys of merges; nil: it is nested too deep.
+func (j *job) explode(n *yaml.Node, depth int) *yaml.Node {
+	if depth > maxDepth {
+		return nil
+	}
+	if n.Kind == yaml.AliasNode {
+		return j.explode(n.Alias, depth+1)
+	}
+	j.p.Tick(1)
+	j.p.Alloc(nodeCost/2 + 8*int64(len(n.Content)))
+	c := *n
+	c.Anchor, c.Content = "", nil
+	own := map[string]bool{}
+	if n.Kind == yaml.MappingNode {
+		j.p.Alloc(64 * int64(len(n.Content)))
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			own[n.Content[i].Value] = !isMerge(n.Content[i])
+		}
+	}
+	for i := 0; i < len(n.Content); i++ {
+		if n.Kind == yaml.MappingNode && i%2 == 0 && i+1 < len(n.Content) && isMerge(n.Content[i]) {
+			if i++; !j.explodeMerge(&c, n.Content[i], own, depth+1) {
+				return nil
+			}
+			continue
+		}
+		child := j.explode(n.Content[i], depth+1)
+		if child == nil {
+			return nil
+		}
+		c.Content = append(c.Content, child)
+	}
+	return &c
+}
+
+// explodeMerge appends the keys that a merge brings to a mapping, without those that it has.
+func (j *job) explodeMerge(to, from *yaml.Node, own map[string]bool, depth int) bool {
+	from = j.explode(from, depth)
+	if from == nil {
+		return false
+	}
+	if from.Kind == yaml.SequenceNode {
+		for _, one := range from.Content {
+			if !j.explodeMerge(to, one, own, depth+1) {
+				return false
+			}
+		}
+		return true
+	}
+	for i := 0; i+1 < len(from.Content); i += 2 {
+		if key := from.Content[i]; !own[key.Value] {
+			own[key.Value] = true
+			to.Content = append(to.Content, key, from.Content[i+1])
+		}
+	}
+	return true
+}
+
 // evaluateAll evaluates the expression for all documents together.
 func (j *job) evaluateAll(docs []*yaml.Node) int {
 	list := jq.NewArray()
-	for _, d := range docs {
+	for i, d := range docs {
+		if j.exploded {
+			if d = j.explode(d, 0); d == nil {
+				return j.fail("a document is nested too deep")
+			}
+			docs[i] = d
+		}
 		v, ok := j.newValue(d, 0)
 		if !ok {
 			return j.fail("a document is nested too deep")

@@ -17,8 +17,11 @@ func (j *job) write(text string) { _, _ = io.WriteString(j.out, text) } // Flush
 
 // printNode prints a result.
 func (j *job) printNode(n *yaml.Node) int {
+	if j.mark {
+		j.write("---\n")
+	}
 	j.results++
-	j.printed = true
+	j.printed, j.mark = true, false
 	top := n
 	if n.Kind == yaml.DocumentNode && len(n.Content) == 1 {
 		top = n.Content[0]

@@ -95,9 +95,12 @@ type job struct {
 	plain                               bool
 	out                                 io.Writer
 	printed                             bool
+	mark                                bool // a --- precedes the next result
 	results                             int
 	empty                               bool // the last result is null or false
 	file                                string
+	fileIndex, docIndex                 int
+	exploded                            bool // the expression has explode
 }
 
 func runYq(p *kernel.Proc) int {
@@ -296,7 +299,8 @@ func (j *job) evaluateFiles(names []string) int {
 		return j.evaluate(nil)
 	}
 	var docs []*yaml.Node
-	for _, name := range stream.OperandsOrStdin(names) {
+	for i, name := range stream.OperandsOrStdin(names) {
+		j.fileIndex, j.docIndex = i, 0
 		h, err := stream.Open(j.p, name)
 		if err != nil {
 			return j.fail("open " + name + ": " + reasonOf(err))
@@ -312,6 +316,7 @@ func (j *job) evaluateFiles(names []string) int {
 				docs = append(docs, doc)
 				return 0
 			}
+			defer func() { j.docIndex++ }()
 			return j.evaluate(doc)
 		})
 		if code != 0 {

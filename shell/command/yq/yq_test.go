@@ -45,7 +45,7 @@ const compose = `services:
 
 // TestYq compares expressions with mikefarah's yq 4.54.
 func TestYq(t *testing.T) {
-	tree := []string{"t.yaml=" + sample, "c.yml=" + compose, "two.yaml=a: 1\nb: [1]\n---\na: 2\n", "j.json={\"a\":[1,{\"b\":\"c\"}],\"d\":\"x y\"}\n", "over.yaml=services:\n  web:\n    image: nginx:2\nextra: true\n", "empty.yaml=", "bad.yaml=a: [1\n", "simple.yaml=x: 1\ny: hello\nz:\n  - 1\n  - 2\n"}
+	tree := []string{"t.yaml=" + sample, "c.yml=" + compose, "two.yaml=a: 1\nb: [1]\n---\na: 2\n", "j.json={\"a\":[1,{\"b\":\"c\"}],\"d\":\"x y\"}\n", "over.yaml=services:\n  web:\n    image: nginx:2\nextra: true\n", "empty.yaml=", "alias.yaml=base: &b # kept\n  k: 1\n  l: [1, 2]\none: *b\nlist: [*b]\n", "bad.yaml=a: [1\n", "simple.yaml=x: 1\ny: hello\nz:\n  - 1\n  - 2\n"}
 	cases := commandtest.Cases(tree, "a: 1\nb: two\n",
 		"yq . t.yaml", "yq t.yaml", "yq .", "yq .b", "yq e .a t.yaml", "yq eval .b t.yaml", "yq .c t.yaml", "yq '.b[1], .c.f, .n.r, .nope' t.yaml", "yq .b[0] t.yaml", "yq .b[-1].k t.yaml", "yq .key-with-dash t.yaml", "yq '.nested.list[1].name' t.yaml", "yq '.nested.list[].name' t.yaml",
 		"yq '.[\"key-with-dash\"]' t.yaml", "yq .m t.yaml", "yq -o=json . c.yml", "yq -o json -I 0 . c.yml", "yq -o=json -I=0 .services.web c.yml", "yq 'keys' c.yml", "yq '.b | length' t.yaml", "yq '.services[].image' c.yml", "yq '.a' two.yaml", "yq -N '.a' two.yaml", "yq . two.yaml",
@@ -54,7 +54,8 @@ func TestYq(t *testing.T) {
 		"yq 'to_entries' simple.yaml", "yq 'with_entries(.value |= tag)' simple.yaml", "yq '.y | upcase' simple.yaml", "yq '.y + \" world\"' simple.yaml", "yq '.z | join(\"-\")' simple.yaml", "yq '.nope // \"default\"' simple.yaml", "yq 'has(\"x\"), has(\"q\")' simple.yaml", "yq '.z[] as $v | $v + 1' simple.yaml", "yq '.z | contains([1])' simple.yaml", "yq 'pick([\"x\",\"y\"])' simple.yaml", "yq 'omit([\"x\"])' simple.yaml",
 		"yq 'sort_keys(.)' over.yaml", "yq '.z | .[0]' simple.yaml", "yq '. * {\"x\": 2}' simple.yaml", "yq '.y | test(\"ell\")' simple.yaml", "yq '.y | sub(\"l+\", \"L\")' simple.yaml", "yq '.y | split(\"l\")' simple.yaml", "yq '.z[] as $i ireduce (0; . + $i)' simple.yaml", "yq -o props . simple.yaml", "yq -o csv .z simple.yaml", "yq -o csv '.nested.list' t.yaml", "yq -o tsv '.nested.list' t.yaml",
 		"yq -e .x simple.yaml", "yq -r .y simple.yaml", "yq '.b[1]' -r=false t.yaml", "yq ea '. as $item ireduce ({}; . * $item )' c.yml over.yaml", "yq eval-all 'select(fileIndex == 0) * select(fileIndex == 1)' c.yml over.yaml", "yq '.x, .y' simple.yaml", "yq '.z | length' simple.yaml", "yq -I 4 . c.yml", "yq '.services | to_entries | .[] | .key' c.yml", "yq '[.services[].image]' c.yml",
-		"yq '.new = {}' simple.yaml", "yq '.new = []' simple.yaml", "yq '.s = \"true\" | .n = \"5\" | .m = \"a: b\"' simple.yaml", "yq '.y = null' simple.yaml", "yq '.z[0], .z[1]' simple.yaml",
+		"yq '.new = {}' simple.yaml", "yq '.new = []' simple.yaml", "yq '.s = \"true\" | .n = \"5\" | .m = \"a: b\"' simple.yaml", "yq '.y = null' simple.yaml", "yq '.z[0], .z[1]' simple.yaml", "yq 'explode(.)' alias.yaml", "yq 'explode(.) | .one.k = 2' alias.yaml", "yq '.z += 4' simple.yaml", "yq '.nested.list += {\"name\": \"three\"}' t.yaml", "yq '.nested.list += [{\"name\": \"three\"}]' t.yaml",
+		"yq 'select(document_index == 1)' two.yaml", "yq 'select(di == 0) | .b[0]' two.yaml", "yq -N '[document_index, file_index] | join(\"-\")' two.yaml simple.yaml two.yaml",
 	)
 	for i := range cases {
 		cases[i].Env = []string{"WORD=5"}
@@ -100,5 +101,17 @@ func TestBombs(t *testing.T) {
 	commandtest.RunHostile(t, s, "", "yq", "-n", "[range(1000000000)]")
 	if n := s.Kernel.Memory(); n != 0 {
 		t.Errorf("%d bytes stay charged", n)
+	}
+}
+
+// TestMergeKeys checks that a mapping's own keys take precedence over those that it merges, which have the place of the merge.
+// mikefarah's yq prints a warning with the time for each merge.
+func TestMergeKeys(t *testing.T) {
+	s := commandtest.New(t, "/w")
+	s.WriteFile("f", "base: &b {k: 1, l: 2}\ntwo: # comment\n  first: 0\n  <<: [*b, {m: 3, l: 4}]\n  k: 5\n")
+	for expression, want := range map[string]string{"explode(.)": "base: {k: 1, l: 2}\ntwo: # comment\n  first: 0\n  l: 2\n  m: 3\n  k: 5\n", ".two | tojson": `{"first":0,"l":2,"m":3,"k":5}` + "\n"} {
+		if o := s.Exec("", "yq", expression, "f"); o.Stdout != want {
+			t.Errorf("%s: %+v", expression, o)
+		}
 	}
 }
