@@ -132,6 +132,11 @@ type Token struct {
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 	Used    time.Time `json:"used,omitzero"`    // last use, to the minute
 	Secret  string    `json:"secret,omitempty"` // sent by the bearer; known only when the token is created
+
+	// Of a token that was given for a login: the login provider or client certificate of the configuration, and who
+	// the bearer is to it. A request does not set them.
+	Provider string `json:"provider,omitempty"`
+	Subject  string `json:"subject,omitempty"`
 }
 
 // Link restricts a token that is shared as a link to a web page: to the terminals of one

@@ -197,6 +197,9 @@ func (f *Fleet) trimRecords(ctx context.Context) error {
 		if err := trimDeliveries(ctx, tx, now); err != nil {
 			return err
 		}
+		if err := forgetLogins(ctx, tx, now); err != nil {
+			return err
+		}
 		return forgetTokens(ctx, tx, now.Add(-tokenRetention))
 	})
 }

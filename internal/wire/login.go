@@ -1,0 +1,33 @@
+package wire
+
+// LoginProvider is a provider by which people can log in.
+type LoginProvider struct {
+	Name     string   `json:"name"`
+	Issuer   string   `json:"issuer"`
+	Browser  bool     `json:"browser"`             // the console offers it
+	ClientID string   `json:"client_id,omitempty"` // for the device flow of 'atoll login'; empty: it can't be used
+	Scopes   []string `json:"scopes"`              // to ask for
+}
+
+// Names of the token exchange (RFC 8693).
+const (
+	GrantTokenExchange   = "urn:ietf:params:oauth:grant-type:token-exchange"
+	TokenTypeAccessToken = "urn:ietf:params:oauth:token-type:access_token"
+	TokenTypeIDToken     = "urn:ietf:params:oauth:token-type:id_token"
+	TokenTypeJWT         = "urn:ietf:params:oauth:token-type:jwt"
+)
+
+// ExchangedToken is the answer to a token exchange, and to the claim of a login.
+type ExchangedToken struct {
+	AccessToken string `json:"access_token"`
+	IssuedType  string `json:"issued_token_type"`
+	TokenType   string `json:"token_type"`
+	ExpiresIn   int64  `json:"expires_in"` // seconds
+	Scope       string `json:"scope"`
+}
+
+// OAuthError is the answer to a refused token exchange (RFC 6749).
+type OAuthError struct {
+	Code        string `json:"error"`
+	Description string `json:"error_description"`
+}
