@@ -1,7 +1,6 @@
 package api
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
@@ -56,17 +55,7 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request, c *call) err
 }
 
 func (s *Server) listLogins(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, wire.List[wire.LoginProvider]{Items: s.opts.Identity.Logins()})
-}
-
-func writeJSON(w http.ResponseWriter, v any) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(b) // write errors mean that the client is gone
-	return nil
+	return writeJSON(w, http.StatusOK, wire.List[wire.LoginProvider]{Items: s.opts.Identity.Logins()})
 }
 
 // loginCookie returns the cookie that binds a login to a browser. It is sent when the provider sends the browser
@@ -182,7 +171,7 @@ func (s *Server) claimLogin(w http.ResponseWriter, r *http.Request) error {
 		}
 		return err
 	}
-	return writeJSON(w, exchangedToken(t))
+	return writeJSON(w, http.StatusOK, exchangedToken(t))
 }
 
 func exchangedToken(t atoll.Token) wire.ExchangedToken {
@@ -206,14 +195,14 @@ func (s *Server) exchangeToken(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if code, text := checkExchange(form); code != "" {
-		return writeOAuthError(w, http.StatusBadRequest, code, text)
+		return writeJSON(w, http.StatusBadRequest, wire.OAuthError{Code: code, Description: text})
 	}
 	var scopes []atoll.Scope
 	for word := range strings.FieldsSeq(form.Get("scope")) {
 		scopes = append(scopes, atoll.Scope(word))
 	}
 	if err := atoll.CheckScopes(scopes); len(scopes) > 0 && err != nil {
-		return writeOAuthError(w, http.StatusBadRequest, "invalid_scope", "scope: "+err.Error())
+		return writeJSON(w, http.StatusBadRequest, wire.OAuthError{Code: "invalid_scope", Description: "scope: " + err.Error()})
 	}
 	id, err := s.opts.Identity.VerifyToken(r.Context(), form.Get("subject_token"))
 	var t atoll.Token
@@ -221,13 +210,13 @@ func (s *Server) exchangeToken(w http.ResponseWriter, r *http.Request) error {
 		t, err = s.fleet.OpenSession(r.Context(), id, scopes)
 	}
 	if err == nil {
-		return writeJSON(w, exchangedToken(t))
+		return writeJSON(w, http.StatusOK, exchangedToken(t))
 	}
 	if refused := s.recordRefusal(r, id.Provider, err); refused != nil {
 		return refused
 	}
 	if errors.Is(err, atoll.ErrDenied) {
-		return writeOAuthError(w, http.StatusBadRequest, "invalid_grant", err.Error())
+		return writeJSON(w, http.StatusBadRequest, wire.OAuthError{Code: "invalid_grant", Description: err.Error()})
 	}
 	return hideProviderError(err)
 }
@@ -274,17 +263,6 @@ func checkExchange(form url.Values) (code, text string) {
 		return "invalid_request", "actor_token is not supported"
 	}
 	return "", ""
-}
-
-func writeOAuthError(w http.ResponseWriter, status int, code, text string) error {
-	b, err := json.Marshal(wire.OAuthError{Code: code, Description: text})
-	if err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(b) // write errors mean that the client is gone
-	return nil
 }
 
 // authenticateIdentity identifies the caller of a request by a token of a provider.

@@ -36,11 +36,11 @@ const maxSessions = 1000
 
 // Times and numbers of logins in the console.
 const (
-	loginTimeout  = 10 * time.Minute // from its begin to the answer of the provider
-	claimTimeout  = 2 * time.Minute  // from then on, until the page takes the token
-	maxLogins     = 10_000           // in progress
-	loginDetail   = 200              // bytes of a reason in the audit
-	loginOp       = "login"
+	loginTimeout = 10 * time.Minute // from its begin to the answer of the provider
+	claimTimeout = 2 * time.Minute  // from then on, until the page takes the token
+	maxLogins    = 10_000           // in progress
+	loginDetail  = 200              // bytes of a reason in the audit
+	loginOp      = "login"
 )
 
 // errRevokedSource is the error of an identity whose token was revoked.
