@@ -139,6 +139,15 @@ type Token struct {
 	Subject  string `json:"subject,omitempty"`
 }
 
+// LoginProvider is an OpenID Connect provider by which people can log in to a server.
+type LoginProvider struct {
+	Name     string   `json:"name"`
+	Issuer   string   `json:"issuer"`
+	Browser  bool     `json:"browser"`             // the console offers it
+	ClientID string   `json:"client_id,omitempty"` // for the device flow of 'atoll login'; empty: it can't be used
+	Scopes   []string `json:"scopes"`              // to ask for
+}
+
 // Link restricts a token that is shared as a link to a web page: to the terminals of one
 // sandbox, or to one of them. With [ScopeRead] the bearer can watch. With [ScopeRun] the bearer
 // can type, and also open and close terminals unless the link is restricted to one.

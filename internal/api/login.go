@@ -55,7 +55,7 @@ func (s *Server) serveLogin(w http.ResponseWriter, r *http.Request, c *call) err
 }
 
 func (s *Server) listLogins(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, wire.List[wire.LoginProvider]{Items: s.opts.Identity.Logins()})
+	return writeJSON(w, http.StatusOK, wire.List[atoll.LoginProvider]{Items: s.opts.Identity.Logins()})
 }
 
 // loginCookie returns the cookie that binds a login to a browser. It is sent when the provider sends the browser
@@ -82,7 +82,7 @@ func (s *Server) readLoginCookie(r *http.Request) string {
 // beginLogin sends a browser to the page of a provider.
 func (s *Server) beginLogin(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("provider")
-	if !slices.ContainsFunc(s.opts.Identity.Logins(), func(p wire.LoginProvider) bool { return p.Name == name && p.Browser }) {
+	if !slices.ContainsFunc(s.opts.Identity.Logins(), func(p atoll.LoginProvider) bool { return p.Name == name && p.Browser }) {
 		return &atoll.Error{Op: "login", Err: fmt.Errorf("%w: no login provider has this name", atoll.ErrNotFound)}
 	}
 	if err := s.callers.recordWrongToken(r); err != nil {

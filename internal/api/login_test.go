@@ -164,7 +164,7 @@ func (s *loginSite) who(token string) string {
 
 func TestLoginInConsole(t *testing.T) {
 	s := newLoginSite(t)
-	var list wire.List[wire.LoginProvider]
+	var list wire.List[atoll.LoginProvider]
 	s.want(http.StatusOK, &list, "GET", "/login", "")
 	if len(list.Items) != 1 || list.Items[0].Name != "company" || !list.Items[0].Browser {
 		t.Errorf("providers: %+v", list)

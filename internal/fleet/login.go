@@ -71,7 +71,7 @@ func (f *Fleet) findIdentity(ctx context.Context, q registry.Querier, id Identit
 	if err := checkSource(ctx, q, id); err != nil {
 		return Caller{}, 0, err
 	}
-	c := Caller{Owner: id.Owner, Scopes: id.Scopes}
+	c := Caller{Owner: id.Owner, Scopes: id.Scopes, Provider: id.Provider}
 	var owner atoll.Owner
 	var scopes []byte
 	var expires, used int64
@@ -127,7 +127,7 @@ func (f *Fleet) insertIdentity(ctx context.Context, id Identity) (c Caller, err 
 		if c, _, other = f.findIdentity(ctx, tx, id); !errors.Is(other, sql.ErrNoRows) {
 			return other // a concurrent request has stored it
 		}
-		c = Caller{Owner: id.Owner, Scopes: id.Scopes, Token: t.ID}
+		c = Caller{Owner: id.Owner, Scopes: id.Scopes, Token: t.ID, Provider: id.Provider}
 		return f.insertSession(ctx, tx, t, id, id.Source)
 	})
 	return c, err

@@ -75,7 +75,7 @@ func (b *tokenFinder) findByHash(ctx context.Context, db *sql.DB, hash [sha256.S
 	}
 	var scopes []byte
 	var link atoll.Link
-	if err := st.QueryRowContext(ctx, hash[:], now).Scan(&c.Token, &c.Owner.App, &c.Owner.User, &scopes, &used, &link.Sandbox, &link.Terminal); err != nil {
+	if err := st.QueryRowContext(ctx, hash[:], now).Scan(&c.Token, &c.Owner.App, &c.Owner.User, &scopes, &used, &link.Sandbox, &link.Terminal, &c.Provider); err != nil {
 		return Caller{}, 0, err
 	}
 	if link.Sandbox != "" {
@@ -90,7 +90,7 @@ func (b *tokenFinder) prepareOnce(ctx context.Context, db *sql.DB) (*sql.Stmt, e
 	if b.stmt != nil {
 		return b.stmt, nil
 	}
-	st, err := db.PrepareContext(ctx, `select id, app, user, scopes, used, sandbox, terminal from tokens where hash = ? and`+liveToken)
+	st, err := db.PrepareContext(ctx, `select id, app, user, scopes, used, sandbox, terminal, provider from tokens where hash = ? and`+liveToken)
 	b.stmt = st
 	return st, err
 }
@@ -365,7 +365,10 @@ func (a *Account) listTokens(ctx context.Context) ([]atoll.Token, error) {
 // must not have scopes that the caller lacks.
 func (a *Account) RevokeToken(ctx context.Context, key string) error {
 	noted := a.startAudit("revoke token", truncate(key, 64), "")
-	err := a.checkScope("revoke token", atoll.ScopeRun)
+	var err error
+	if key != a.caller.Token || key == "" { // with its own token every caller may log out
+		err = a.checkScope("revoke token", atoll.ScopeRun)
+	}
 	if err == nil {
 		err = wrapOpError("revoke token", truncate(key, 64), a.f.registry.Write(ctx, func(tx *sql.Tx) error { return a.revokeToken(ctx, tx, key) }))
 	}

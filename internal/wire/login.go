@@ -1,14 +1,5 @@
 package wire
 
-// LoginProvider is a provider by which people can log in.
-type LoginProvider struct {
-	Name     string   `json:"name"`
-	Issuer   string   `json:"issuer"`
-	Browser  bool     `json:"browser"`             // the console offers it
-	ClientID string   `json:"client_id,omitempty"` // for the device flow of 'atoll login'; empty: it can't be used
-	Scopes   []string `json:"scopes"`              // to ask for
-}
-
 // Names of the token exchange (RFC 8693).
 const (
 	GrantTokenExchange   = "urn:ietf:params:oauth:grant-type:token-exchange"

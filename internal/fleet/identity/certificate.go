@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,7 +23,7 @@ func (v *Verifier) VerifyCertificate(cert *x509.Certificate) (fleet.Identity, er
 		names["uri"] = append(names["uri"], u.String())
 	}
 	var found []string
-	for _, name := range slices.Sorted(keysOf(v.opts.Certificates)) {
+	for _, name := range slices.Sorted(maps.Keys(v.opts.Certificates)) {
 		for kind, value := range v.opts.Certificates[name].names() {
 			if slices.Contains(names[kind], value) {
 				found = append(found, name)

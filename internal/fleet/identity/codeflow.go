@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -16,22 +17,21 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
-	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
 // CheckURL reports why a text can't be the URL of a server as browsers reach it.
 func CheckURL(text string) error { return checkURL("the URL", text) }
 
 // Logins returns the providers by which people can log in, by name.
-func (v *Verifier) Logins() []wire.LoginProvider {
-	list := []wire.LoginProvider{}
+func (v *Verifier) Logins() []atoll.LoginProvider {
+	list := []atoll.LoginProvider{}
 	if v == nil {
 		return list
 	}
-	for _, name := range slices.Sorted(keysOf(v.providers)) {
+	for _, name := range slices.Sorted(maps.Keys(v.providers)) {
 		p := v.providers[name]
 		if p.ClientID != "" {
-			list = append(list, wire.LoginProvider{Name: name, Issuer: p.Issuer, Browser: v.opts.URL != "", ClientID: p.deviceClientID(), Scopes: p.loginScopes()})
+			list = append(list, atoll.LoginProvider{Name: name, Issuer: p.Issuer, Browser: v.opts.URL != "", ClientID: p.deviceClientID(), Scopes: p.loginScopes()})
 		}
 	}
 	return list

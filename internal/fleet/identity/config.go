@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -121,7 +122,7 @@ func parseEntries[T any](text string, check func(name string, entry *T) error) (
 	}
 	entries := make(map[string]*T)
 	var texts []string
-	for _, name := range slices.Sorted(keysOf(raw)) {
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
 		entry, err := decodeEntry[T](raw[name])
 		if err == nil {
 			err = errors.Join(atoll.CheckName(name), check(name, entry))
@@ -135,16 +136,6 @@ func parseEntries[T any](text string, check func(name string, entry *T) error) (
 		return nil, errors.New(strings.Join(texts, "; "))
 	}
 	return entries, nil
-}
-
-func keysOf[T any](m map[string]T) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for k := range m {
-			if !yield(k) {
-				return
-			}
-		}
-	}
 }
 
 func decodeEntry[T any](raw json.RawMessage) (*T, error) {

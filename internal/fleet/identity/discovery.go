@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -147,7 +148,7 @@ func (v *Verifier) Check(ctx context.Context) map[string]error {
 	if v == nil {
 		return found
 	}
-	for _, name := range slices.Sorted(keysOf(v.providers)) {
+	for _, name := range slices.Sorted(maps.Keys(v.providers)) {
 		p := v.providers[name]
 		keys, err := p.keySet()
 		if err == nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -95,7 +96,7 @@ func (v *Verifier) VerifyToken(ctx context.Context, token string) (fleet.Identit
 	}
 	issuer := unverifiedIssuer(token)
 	var denied error
-	for _, name := range slices.Sorted(keysOf(v.providers)) {
+	for _, name := range slices.Sorted(maps.Keys(v.providers)) {
 		p := v.providers[name]
 		if p.Issuer != issuer {
 			continue
@@ -104,7 +105,9 @@ func (v *Verifier) VerifyToken(ctx context.Context, token string) (fleet.Identit
 		if err == nil || !errors.Is(err, atoll.ErrDenied) {
 			return id, err
 		}
-		denied = err // another provider may have the same issuer with another audience
+		if denied == nil || errors.Is(denied, errAudience) {
+			denied = err // another provider may have the same issuer with another audience
+		}
 	}
 	if denied == nil {
 		denied = fmt.Errorf("%w: no provider of the configuration has the issuer %q", atoll.ErrDenied, shorten(issuer))
@@ -147,8 +150,14 @@ func (p *provider) verifyToken(ctx context.Context, token, nonce string) (fleet.
 		return fleet.Identity{}, fmt.Errorf("%w: %s", atoll.ErrDenied, strings.TrimPrefix(err.Error(), "oidc: "))
 	}
 	var c claims
-	if err := errors.Join(p.checkAudience(parsed), p.checkTimes(parsed), parsed.Claims(&c)); err != nil {
-		return fleet.Identity{}, fmt.Errorf("%w: %s", atoll.ErrDenied, strings.TrimPrefix(err.Error(), atoll.ErrDenied.Error()+": "))
+	if err := p.checkAudience(parsed); err != nil {
+		return fleet.Identity{}, err
+	}
+	if err := p.checkTimes(parsed); err != nil {
+		return fleet.Identity{}, err
+	}
+	if err := parsed.Claims(&c); err != nil {
+		return fleet.Identity{}, fmt.Errorf("%w: the claims of the token: %w", atoll.ErrDenied, err)
 	}
 	if nonce != "" && parsed.Nonce != nonce {
 		return fleet.Identity{}, fmt.Errorf("%w: the token was issued for another login (nonce)", atoll.ErrDenied)
@@ -171,13 +180,16 @@ func sourceOf(token string) [sha256.Size]byte {
 	return sha256.Sum256([]byte("token:" + token[:strings.LastIndexByte(token, '.')]))
 }
 
+// errAudience is the error of a token for another audience.
+var errAudience = fmt.Errorf("%w: the token is for another audience than this server", atoll.ErrDenied)
+
 func (p *provider) checkAudience(t *oidc.IDToken) error {
 	for _, a := range p.audiences() {
 		if slices.Contains(t.Audience, a) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: the token is for the audience %q, not for this server", atoll.ErrDenied, shorten(strings.Join(t.Audience, " ")))
+	return fmt.Errorf("%w: %q", errAudience, shorten(strings.Join(t.Audience, " ")))
 }
 
 // maxTokenLife limits the tokens that are accepted: the registry remembers for as long what was revoked.
