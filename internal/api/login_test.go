@@ -326,6 +326,14 @@ func TestLoginAttacks(t *testing.T) {
 				s.t.Errorf("sent to %s", to)
 			}
 		},
+		"ProviderDownAtBegin": func(s *loginSite, victim, _ *browser) {
+			victim.begin()
+			s.issuer.SetDown(true)
+			s.clock.Store(int64(11 * time.Second)) // until then its discovery document counts
+			if to := victim.open("/login/company"); to != loginOffline {
+				s.t.Errorf("sent to %s", to)
+			}
+		},
 		"ProviderDown": func(s *loginSite, victim, _ *browser) {
 			callback := victim.begin()
 			s.issuer.SetDown(true)

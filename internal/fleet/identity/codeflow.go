@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -64,8 +65,8 @@ func (v *Verifier) BasePath() string {
 func (v *Verifier) SecureURL() bool { return v != nil && strings.HasPrefix(v.opts.URL, "https:") }
 
 // oauthConfig returns the client of the authorization-code flow.
-func (v *Verifier) oauthConfig(ctx context.Context, p *provider) (*oauth2.Config, *http.Client, error) {
-	doc, client, err := p.discover(ctx)
+func (v *Verifier) oauthConfig(ctx context.Context, p *provider, age time.Duration) (*oauth2.Config, *http.Client, error) {
+	doc, client, err := p.discover(ctx, age)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -98,7 +99,7 @@ func (v *Verifier) LoginURL(ctx context.Context, name string, l fleet.PendingLog
 	if err != nil {
 		return "", err
 	}
-	c, _, err := v.oauthConfig(ctx, p)
+	c, _, err := v.oauthConfig(ctx, p, keyInterval) // so that a user is not sent to a provider that does not answer
 	if err != nil {
 		return "", err
 	}
@@ -116,7 +117,7 @@ func (v *Verifier) RedeemCode(ctx context.Context, l fleet.PendingLogin, code, i
 	if cmp.Or(issuer, p.Issuer) != p.Issuer {
 		return fleet.Identity{}, fmt.Errorf("%w: the answer is of another issuer", atoll.ErrDenied)
 	}
-	c, client, err := v.oauthConfig(ctx, p)
+	c, client, err := v.oauthConfig(ctx, p, anyAge)
 	if err != nil {
 		return fleet.Identity{}, err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"net/http"
 	"os"
 	"slices"
@@ -23,6 +24,9 @@ const (
 	providerTimeout = 10 * time.Second
 	maxDocument     = 1 << 20 // bytes of an answer
 )
+
+// anyAge is the age of a discovery document that is never too old.
+const anyAge = time.Duration(math.MaxInt64)
 
 // boundedTransport bounds the answers of a provider.
 type boundedTransport struct{ inner http.RoundTripper }
@@ -86,7 +90,7 @@ func (p *provider) readKeys(ctx context.Context) ([]byte, error) {
 		}
 		return b, nil
 	}
-	doc, client, err := p.discover(ctx)
+	doc, client, err := p.discover(ctx, anyAge)
 	if err != nil {
 		return nil, err
 	}
@@ -118,16 +122,20 @@ func (p *provider) readKeys(ctx context.Context) ([]byte, error) {
 	return b, nil
 }
 
-// discover returns the discovery document of the provider, which is read once. A failed attempt is not repeated for
-// keyInterval.
-func (p *provider) discover(ctx context.Context) (*oidc.Provider, *http.Client, error) {
+// discover returns the discovery document of the provider, which is read once, or again if that is older than age. An
+// attempt is not repeated for keyInterval.
+func (p *provider) discover(ctx context.Context, age time.Duration) (*oidc.Provider, *http.Client, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	client, err := p.httpClient()
-	if err != nil || p.document != nil {
-		return p.document, client, err
+	if err != nil {
+		return nil, nil, err
 	}
-	if p.err != nil && p.now().Sub(p.tried) < keyInterval {
+	since := p.now().Sub(p.tried)
+	if p.document != nil && p.err == nil && since < age || p.document != nil && age == anyAge {
+		return p.document, client, nil
+	}
+	if p.err != nil && since < keyInterval {
 		return nil, nil, p.err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout) // others wait for it, too
