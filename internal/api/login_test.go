@@ -503,8 +503,10 @@ func TestTokenOfProvider(t *testing.T) {
 	s := newLoginSite(t)
 	admin := s.fleet.Account(fleet.LocalCaller())
 	token := s.issuer.Sign(map[string]any{"groups": "developers"})
-	if s.who(token) != "company/alice" || s.who(token) != "company/alice" {
-		t.Fatal("it is not accepted")
+	for range 2 {
+		if s.who(token) != "company/alice" {
+			t.Fatal("it is not accepted")
+		}
 	}
 	list, err := admin.Tokens(t.Context())
 	if err != nil || len(list) != 1 || list[0].Provider != "company" || list[0].Expires.IsZero() {
