@@ -25,7 +25,7 @@ test-all: ## everything real as well: bash and GNU tools, engines, clusters, VMs
 	GO="$(GO)" ./scripts/test all
 
 RACE_LOGIC := ./agent ./vfs ./shell ./client ./driver/virtual ./internal/agents/tool ./internal/agents/turn ./internal/api ./internal/api/mcp \
-	./internal/egress/... ./internal/fleet ./internal/guest/sshd ./internal/guest/vt ./internal/image ./internal/preview/... ./internal/project \
+	./internal/egress/... ./internal/fleet ./internal/fleet/identity ./internal/guest/sshd ./internal/guest/vt ./internal/image ./internal/preview/... ./internal/project \
 	./internal/state/statedir ./internal/unix/kernel ./internal/vm/rootdisk ./internal/vm/virtiofs ./internal/wire
 RACE_REAL := ./driver/microvm ./driver/namespace ./internal/guest ./internal/guest/shellexec ./internal/isolation/cgroup ./internal/isolation/jail \
 	./internal/vm/hypervisor ./internal/vm/vminit

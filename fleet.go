@@ -143,6 +143,9 @@ type Server struct {
 	Token   string       `json:"token,omitempty"` // id of the caller's token; empty: the call needed none
 	Link    *Link        `json:"link,omitempty"`  // restriction of that token; nil: none besides the scopes
 
+	// Provider is the login provider or client certificate that the token was given for; empty: none.
+	Provider string `json:"provider,omitempty"`
+
 	// Addresses are the listeners for clients with tokens. Browsers find the web page below
 	// /ui/: "http://127.0.0.1:7081".
 	Addresses []string `json:"addresses,omitempty"`

@@ -132,6 +132,20 @@ type Token struct {
 	Expires time.Time `json:"expires,omitzero"` // zero: never
 	Used    time.Time `json:"used,omitzero"`    // last use, to the minute
 	Secret  string    `json:"secret,omitempty"` // sent by the bearer; known only when the token is created
+
+	// Of a token that was given for a login: the login provider or client certificate of the configuration, and who
+	// the bearer is to it. A request does not set them.
+	Provider string `json:"provider,omitempty"`
+	Subject  string `json:"subject,omitempty"`
+}
+
+// LoginProvider is an OpenID Connect provider by which people can log in to a server.
+type LoginProvider struct {
+	Name     string   `json:"name"`
+	Issuer   string   `json:"issuer"`
+	Browser  bool     `json:"browser"`             // the console offers it
+	ClientID string   `json:"client_id,omitempty"` // for the device flow of 'atoll login'; empty: it can't be used
+	Scopes   []string `json:"scopes"`              // to ask for
 }
 
 // Link restricts a token that is shared as a link to a web page: to the terminals of one

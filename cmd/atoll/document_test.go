@@ -83,6 +83,7 @@ var untested = map[string]string{
 	"not tested: a database":                           "internal/fleet and test/replicas run servers with PostgreSQL",
 	"not tested: a release":                            "test/install builds a release and installs it in each way, TestActivation is systemd",
 	"not tested: Python":                               "its package is not installed in CI; driver/virtual and cmd/atoll-python run it where it is",
+	"not tested: a login provider":                     "test/login logs in at one with the same commands",
 	"not tested: Zellij":                               "its program is not installed in CI; testdata/script/real/zellij.txtar runs the same commands with a fake",
 }
 

@@ -30,9 +30,9 @@ func isLocal(ctx context.Context) bool {
 	return local
 }
 
-// isPublic reports whether a request needs no token: health checks and the console page.
+// isPublic reports whether a request needs no token: health checks, the console page and logins.
 func isPublic(r *http.Request) bool {
-	return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || isConsole(r)
+	return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || isConsole(r) || isLogin(r)
 }
 
 // bearerProtocol, followed by a token, is a subprotocol that a WebSocket request may list besides
@@ -54,8 +54,8 @@ func webSocketTokens(r *http.Request) (shown []string) {
 	return shown
 }
 
-// authenticateCall identifies the caller of a request by its token. On a local socket, a request
-// without a token is the local user's.
+// authenticateCall identifies the caller of a request by its token, or without one by the client certificate of its
+// connection. On a local socket, a request without a token is the local user's.
 func (s *Server) authenticateCall(r *http.Request, c *call) error {
 	shown := r.Header.Values("Authorization")
 	if key := r.Header.Values("X-Api-Key"); len(shown) == 0 && len(key) == 1 && dialectOf(r) != "" { // as Anthropic's clients send it
@@ -73,7 +73,7 @@ func (s *Server) authenticateCall(r *http.Request, c *call) error {
 		scheme, secret, _ := strings.Cut(shown[0], " ")
 		secret = strings.TrimSpace(secret)
 		if strings.EqualFold(scheme, "Bearer") && secret != "" {
-			caller, err := s.fleet.Authenticate(r.Context(), secret)
+			caller, err := s.authenticateSecret(r, secret)
 			if err == nil {
 				c.caller, c.account = caller, s.fleet.Account(caller)
 				return nil
@@ -81,6 +81,16 @@ func (s *Server) authenticateCall(r *http.Request, c *call) error {
 			if !errors.Is(err, atoll.ErrDenied) {
 				return err
 			}
+		}
+	}
+	if len(shown) == 0 {
+		caller, err := s.authenticateCertificate(r)
+		if err == nil {
+			c.caller, c.account = caller, s.fleet.Account(caller)
+			return nil
+		}
+		if !errors.Is(err, atoll.ErrDenied) {
+			return err
 		}
 	}
 	s.metrics.authFailures.Inc()

@@ -123,6 +123,9 @@ func (s *Server) dispatchRequest(w *responseWriter, r *http.Request, c *call) er
 			s.console.ServeHTTP(w, r)
 			return nil
 		}
+		if isLogin(r) {
+			return s.serveLogin(w, r, c)
+		}
 		c.pattern = r.URL.Path
 		s.mux.ServeHTTP(w, r)
 		return nil

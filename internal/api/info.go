@@ -23,7 +23,7 @@ func (s *Server) registerInfo(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		has := atoll.Server{Version: s.opts.Version, Owner: caller.Owner, Scopes: caller.Scopes, Token: caller.Token, Link: link}
+		has := atoll.Server{Version: s.opts.Version, Owner: caller.Owner, Scopes: caller.Scopes, Token: caller.Token, Link: link, Provider: caller.Provider}
 		if link == nil { // a link reveals nothing else of the server
 			has.Drivers, has.Addresses = s.fleet.Drivers(ctx), s.listenURLs()
 		}

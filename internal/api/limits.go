@@ -271,7 +271,7 @@ func (c *callerLimits) recordWrongToken(r *http.Request) error {
 	}
 	if wait := takeToken(l); wait > 0 {
 		c.metrics.refused.WithLabelValues("guesses").Inc()
-		return tooMany(wait, "too many wrong tokens came from your address")
+		return tooMany(wait, "too many logins or wrong tokens came from your address")
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/api/daytona"
 	"github.com/atoll-sandbox/atoll/internal/api/e2b"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/fleet/identity"
 	"github.com/atoll-sandbox/atoll/internal/preview"
 	"github.com/atoll-sandbox/atoll/internal/project"
 )
@@ -45,6 +46,9 @@ type Options struct {
 
 	// Daytona serves the API of Daytona, too. Its Fleet, Routes and Stopping are set by New. Nil: not.
 	Daytona *daytona.Options
+
+	// Identity verifies tokens of login providers and client certificates. Nil: none is accepted.
+	Identity *identity.Verifier
 
 	// Origins are the origins of web pages that may call the server, besides its own:
 	// "https://console.example.com".
@@ -112,6 +116,7 @@ func New(opts Options) *Server {
 	s.mux, s.console = http.NewServeMux(), newConsole(opts.Routes)
 	s.api = s.newAPI()
 	s.registerHealth(s.mux)
+	s.registerLogins(s.mux)
 	s.registerMetrics(s.mux)
 	s.registerDocument(s.mux)
 	for _, noun := range s.resources() {

@@ -22,6 +22,8 @@ type TLSFiles struct {
 	Key      string       // PEM
 	ClientCA string       // PEM; not empty: clients need a certificate of one of these
 	Log      *slog.Logger // nil: no log
+
+	ClientOptional bool // clients may come without a certificate; one that they show must be of ClientCA
 }
 
 // wrapListener wraps l with TLS, if the files are valid.
@@ -150,6 +152,9 @@ func (f *TLSFiles) loadConfig() (*tls.Config, error) {
 		return nil, tlsError("client certificates "+f.ClientCA, errors.New("the file holds no certificate"))
 	}
 	c.ClientAuth = tls.RequireAndVerifyClientCert
+	if f.ClientOptional {
+		c.ClientAuth = tls.VerifyClientCertIfGiven
+	}
 	return c, nil
 }
 

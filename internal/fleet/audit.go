@@ -196,6 +196,9 @@ func (f *Fleet) trimRecords(ctx context.Context) error {
 		if err := trimDeliveries(ctx, tx, registry.Oldest(now, keep.Deliveries)); err != nil {
 			return err
 		}
+		if err := forgetLogins(ctx, tx, now); err != nil {
+			return err
+		}
 		return forgetTokens(ctx, tx, registry.Oldest(now, keep.Tokens))
 	})
 }

@@ -458,10 +458,11 @@ func (f *Fleet) Drivers(ctx context.Context) []DriverInfo {
 
 // Caller is a user of the fleet with its rights.
 type Caller struct {
-	Owner  atoll.Owner
-	Scopes []atoll.Scope
-	Token  string      // id of the token used; empty: none was needed
-	Link   *atoll.Link // the only resource that the token gives access to; nil: everything that the scopes allow
+	Owner    atoll.Owner
+	Scopes   []atoll.Scope
+	Token    string      // id of the token used; empty: none was needed
+	Provider string      // login provider or client certificate that the token was given for; empty: none
+	Link     *atoll.Link // the only resource that the token gives access to; nil: everything that the scopes allow
 
 	Sandbox string // the only sandbox that the caller's access key gives access to; empty: the caller has none
 }

@@ -32,6 +32,7 @@ var tableRetention = map[string]string{
 	"webhooks":    "10 of an owner",
 	"deliveries":  "Retention.Deliveries; those that wait are limited",
 	"cursors":     "one row for each reader",
+	"logins":      "forgetLogins; maxLogins of them",
 	"sequences":   "one row for each sequence (PostgreSQL)",
 	"instances":   "removed when the server has left (PostgreSQL)",
 	"writes":      "removed with the instance (PostgreSQL)",

@@ -75,7 +75,7 @@ func (b *tokenFinder) findByHash(ctx context.Context, db *sql.DB, hash [sha256.S
 	}
 	var scopes []byte
 	var link atoll.Link
-	if err := st.QueryRowContext(ctx, hash[:], now).Scan(&c.Token, &c.Owner.App, &c.Owner.User, &scopes, &used, &link.Sandbox, &link.Terminal); err != nil {
+	if err := st.QueryRowContext(ctx, hash[:], now).Scan(&c.Token, &c.Owner.App, &c.Owner.User, &scopes, &used, &link.Sandbox, &link.Terminal, &c.Provider); err != nil {
 		return Caller{}, 0, err
 	}
 	if link.Sandbox != "" {
@@ -90,7 +90,7 @@ func (b *tokenFinder) prepareOnce(ctx context.Context, db *sql.DB) (*sql.Stmt, e
 	if b.stmt != nil {
 		return b.stmt, nil
 	}
-	st, err := db.PrepareContext(ctx, `select id, app, user, scopes, used, sandbox, terminal from tokens where hash = ? and`+liveToken)
+	st, err := db.PrepareContext(ctx, `select id, app, user, scopes, used, sandbox, terminal, provider from tokens where hash = ? and`+liveToken)
 	b.stmt = st
 	return st, err
 }
@@ -155,12 +155,8 @@ func (a *Account) createToken(ctx context.Context, t atoll.Token) (atoll.Token, 
 	if err := a.resolveLink(ctx, &t); err != nil {
 		return t, err
 	}
-	random := make([]byte, tokenRandom)
-	_, _ = rand.Read(random) // never fails
-	for i := range random {
-		random[i] = tokenDigits[random[i]&31]
-	}
-	t.ID, t.Used, t.Secret = "t"+atoll.NewID()[1:], time.Time{}, tokenPrefix+string(random)
+	t.ID, t.Used, t.Secret = newTokenID(), time.Time{}, newTokenSecret()
+	t.Provider, t.Subject = "", ""
 	return t, a.f.registry.Write(ctx, func(tx *sql.Tx) error {
 		if err := a.f.limitToMaker(ctx, tx, a.caller.Token, admin, &t); err != nil {
 			return err
@@ -169,8 +165,19 @@ func (a *Account) createToken(ctx context.Context, t atoll.Token) (atoll.Token, 
 		if admin {
 			maker = "" // a token made by an administrator outlives the administrator's own
 		}
-		return a.f.insertToken(ctx, tx, t, maker)
+		return a.f.insertToken(ctx, tx, t, tokenOrigin{hash: sha256.Sum256([]byte(t.Secret)), maker: maker, source: []byte{}})
 	})
+}
+
+func newTokenID() string { return "t" + atoll.NewID()[1:] }
+
+func newTokenSecret() string {
+	random := make([]byte, tokenRandom)
+	_, _ = rand.Read(random) // never fails
+	for i := range random {
+		random[i] = tokenDigits[random[i]&31]
+	}
+	return tokenPrefix + string(random)
 }
 
 // resolveRole replaces the role of a requested token by its scopes.
@@ -265,7 +272,14 @@ func (f *Fleet) limitToMaker(ctx context.Context, tx *sql.Tx, maker string, admi
 
 const liveToken = ` revoked = 0 and (expires = 0 or expires > ?) `
 
-func (f *Fleet) insertToken(ctx context.Context, tx *sql.Tx, t atoll.Token, maker string) error {
+// tokenOrigin is what a new token is found by, and where it comes from.
+type tokenOrigin struct {
+	hash   [sha256.Size]byte
+	maker  string // token that it was made with; empty: none, or an administrator's
+	source []byte // see Identity; empty: it was not given for a login
+}
+
+func (f *Fleet) insertToken(ctx context.Context, tx *sql.Tx, t atoll.Token, from tokenOrigin) error {
 	var other string
 	err := tx.QueryRowContext(ctx, `select id from tokens where app = ? and user = ? and name = ? and name <> '' and`+liveToken,
 		t.Owner.App, t.Owner.User, t.Name, registry.Timestamp(t.Created)).Scan(&other)
@@ -276,11 +290,15 @@ func (f *Fleet) insertToken(ctx context.Context, tx *sql.Tx, t atoll.Token, make
 		return err
 	}
 	var live int
-	if err := tx.QueryRowContext(ctx, `select count(*) from tokens where app = ? and user = ? and`+liveToken, t.Owner.App, t.Owner.User, registry.Timestamp(t.Created)).Scan(&live); err != nil {
+	if err := tx.QueryRowContext(ctx, `select count(*) from tokens where app = ? and user = ? and (provider <> '') = (? <> '') and`+liveToken, t.Owner.App, t.Owner.User, t.Provider, registry.Timestamp(t.Created)).Scan(&live); err != nil {
 		return err
 	}
-	if live >= maxTokens {
-		return fmt.Errorf("%w: %s has %d valid tokens, and the limit is %d: revoke one, or let them expire", atoll.ErrQuota, t.Owner, live, maxTokens)
+	limit := maxTokens
+	if t.Provider != "" {
+		limit = maxSessions
+	}
+	if live >= limit {
+		return fmt.Errorf("%w: %s has %d valid tokens, and the limit is %d: revoke one, or let them expire", atoll.ErrQuota, t.Owner, live, limit)
 	}
 	scopes, err := json.Marshal(t.Scopes)
 	if err != nil {
@@ -290,9 +308,8 @@ func (f *Fleet) insertToken(ctx context.Context, tx *sql.Tx, t atoll.Token, make
 	if t.Link != nil {
 		link = *t.Link
 	}
-	hash := sha256.Sum256([]byte(t.Secret))
-	if _, err := tx.ExecContext(ctx, `insert into tokens (id, hash, name, app, user, scopes, created, expires, maker, sandbox, terminal) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		t.ID, hash[:], t.Name, t.Owner.App, t.Owner.User, string(scopes), registry.Timestamp(t.Created), registry.Timestamp(t.Expires), maker, link.Sandbox, link.Terminal); err != nil {
+	if _, err := tx.ExecContext(ctx, `insert into tokens (id, hash, name, app, user, scopes, created, expires, maker, sandbox, terminal, provider, subject, source) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		t.ID, from.hash[:], t.Name, t.Owner.App, t.Owner.User, string(scopes), registry.Timestamp(t.Created), registry.Timestamp(t.Expires), from.maker, link.Sandbox, link.Terminal, t.Provider, t.Subject, from.source); err != nil {
 		return err
 	}
 	return f.events.Emit(ctx, tx, atoll.Event{Type: "token.created", Owner: t.Owner, Object: t.ID, Name: t.Name})
@@ -311,7 +328,7 @@ func (a *Account) listTokens(ctx context.Context) ([]atoll.Token, error) {
 	if err := a.f.recorder.flush(ctx); err != nil {
 		return nil, err
 	}
-	text := `select id, name, app, user, scopes, created, expires, used, sandbox, terminal,
+	text := `select id, name, app, user, scopes, created, expires, used, sandbox, terminal, provider, subject,
 		coalesce((select s.name from sandboxes s where s.id = tokens.sandbox), '') from tokens where` + liveToken
 	args := []any{registry.Timestamp(a.f.now())}
 	if !a.caller.hasScope(atoll.ScopeAdmin) {
@@ -328,7 +345,7 @@ func (a *Account) listTokens(ctx context.Context) ([]atoll.Token, error) {
 		var scopes []byte
 		var created, expires, used int64
 		var link atoll.Link
-		if err := rows.Scan(&t.ID, &t.Name, &t.Owner.App, &t.Owner.User, &scopes, &created, &expires, &used, &link.Sandbox, &link.Terminal, &link.Name); err != nil {
+		if err := rows.Scan(&t.ID, &t.Name, &t.Owner.App, &t.Owner.User, &scopes, &created, &expires, &used, &link.Sandbox, &link.Terminal, &t.Provider, &t.Subject, &link.Name); err != nil {
 			return nil, err
 		}
 		if link.Sandbox != "" {
@@ -348,7 +365,10 @@ func (a *Account) listTokens(ctx context.Context) ([]atoll.Token, error) {
 // must not have scopes that the caller lacks.
 func (a *Account) RevokeToken(ctx context.Context, key string) error {
 	noted := a.startAudit("revoke token", truncate(key, 64), "")
-	err := a.checkScope("revoke token", atoll.ScopeRun)
+	var err error
+	if key != a.caller.Token || key == "" { // with its own token every caller may log out
+		err = a.checkScope("revoke token", atoll.ScopeRun)
+	}
 	if err == nil {
 		err = wrapOpError("revoke token", truncate(key, 64), a.f.registry.Write(ctx, func(tx *sql.Tx) error { return a.revokeToken(ctx, tx, key) }))
 	}
@@ -396,8 +416,9 @@ func (a *Account) revokeToken(ctx context.Context, tx *sql.Tx, key string) error
 	return nil
 }
 
-// forgetTokens deletes tokens that were revoked or expired before a time.
+// forgetTokens deletes tokens that were revoked or expired before a time. One that was given for a login is kept until
+// it expires: while its row is there, what it was given for is of no use.
 func forgetTokens(ctx context.Context, tx *sql.Tx, before time.Time) error {
-	_, err := tx.ExecContext(ctx, `delete from tokens where revoked > 0 and revoked < ?1 or expires > 0 and expires < ?1`, registry.Timestamp(before))
+	_, err := tx.ExecContext(ctx, `delete from tokens where revoked > 0 and revoked < ?1 and provider = '' or expires > 0 and expires < ?1`, registry.Timestamp(before))
 	return err
 }

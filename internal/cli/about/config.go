@@ -116,7 +116,7 @@ func listSettings(c *config.Config) []shownSetting {
 	}
 	for _, name := range c.ContextNames() {
 		e := c.Contexts[name]
-		for _, f := range [][2]string{{"host", e.Host}, {"token", e.Token}, {"token_file", e.TokenFile}, {"ca", e.CA}} {
+		for _, f := range [][2]string{{"host", e.Host}, {"token", e.Token}, {"token_file", e.TokenFile}, {"ca", e.CA}, {"cert", e.Cert}, {"key", e.Key}} {
 			if f[1] == "" {
 				continue
 			}
@@ -178,12 +178,16 @@ func (a commands) configCheck() *cobra.Command {
   atoll config check .atoll.yaml`,
 		Short: "Check the configuration for errors",
 		Long: `Check the configuration, or one file, and print every error. A file named
-.atoll.yaml is checked as a project's file. The exit status is 1 if there are
-errors.`,
+.atoll.yaml is checked as a project's file. Login providers that do not answer
+are reported, but are no errors. The exit status is 1 if there are errors.`,
 		Args:        app.CheckArgCount(0, 1, "at most one file"),
 		Annotations: app.AnyConfig,
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			err := errors.Join(a.ConfigErr, config.CheckVariables(os.Environ()))
+			if len(args) == 0 {
+				err = errors.Join(err, a.checkLoginKeys())
+				a.warnOfLogins(cmd.Context())
+			}
 			if len(args) == 0 && a.Config.Project != "" {
 				err = errors.Join(err, checkProjectFile(a.Config.Project))
 			}

@@ -174,7 +174,7 @@ func (a commands) runChecks(ctx context.Context) []finding {
 	}
 	wg.Wait()
 	list = append(list, slices.Concat(found...)...)
-	return append(append(list, a.checkWork(ctx), checkMachine(), checkLocalhost(ctx), checkLocal()), a.checkFleet(ctx)...)
+	return append(append(list, a.checkWork(ctx), checkMachine(), checkLocalhost(ctx), checkLocal()), append(a.checkLogins(ctx), a.checkFleet(ctx)...)...)
 }
 
 // examineDriver checks one driver. A driver that does not work is a problem only if it is the

@@ -72,10 +72,8 @@ func newConnection(e config.Endpoint, onReconnect func(lost error)) (*Connection
 		return nil, err
 	}
 	o := client.Options{Host: e.Host, Token: secret, OnReconnect: onReconnect}
-	if e.CA != "" {
-		if o.TLSConfig, err = loadCAs(e.CA); err != nil {
-			return nil, fmt.Errorf("%s: ca: %w", e.Origin, err)
-		}
+	if o.TLSConfig, err = loadTLS(e); err != nil {
+		return nil, fmt.Errorf("%s: %w", e.Origin, err)
 	}
 	c, err := client.New(o)
 	if err != nil {
@@ -93,6 +91,42 @@ func (a *App) tellReconnect(lost error) {
 	default:
 		fmt.Fprintf(a.Err, "atoll: connected again\r\n")
 	}
+}
+
+// loadTLS returns the TLS of an endpoint with files of its own; nil: it has none.
+func loadTLS(e config.Endpoint) (*tls.Config, error) {
+	if e.CA == "" && e.Cert == "" {
+		return nil, nil
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if e.CA != "" {
+		var err error
+		if c, err = loadCAs(e.CA); err != nil {
+			return nil, fmt.Errorf("ca: %w", err)
+		}
+	}
+	if e.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(e.Cert, e.Key)
+		if err != nil {
+			return nil, fmt.Errorf("cert: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}
+
+// NewClient returns a client of an endpoint and the TLS that it uses, nil for the system's. It does not connect yet.
+func NewClient(e config.Endpoint) (*client.Client, *tls.Config, error) {
+	c, err := loadTLS(e)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", e.Origin, err)
+	}
+	secret, err := e.Secret()
+	if err != nil {
+		return nil, nil, err
+	}
+	made, err := client.New(client.Options{Host: e.Host, Token: secret, TLSConfig: c})
+	return made, c, err
 }
 
 // loadCAs returns the system's certificates and those of a file.

@@ -20,6 +20,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/fleet/identity"
 	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/internal/preview/proxy"
 	"github.com/atoll-sandbox/atoll/internal/project"
@@ -100,16 +101,26 @@ var (
 	formSync       = form{parse: func(s string) (any, error) {
 		return ParseOneOf(s, project.Manual, project.AutoCommit, project.AutoIdle)
 	}}
-	formSyncIdle = form{parse: func(s string) (any, error) { return parseSyncIdle(s) }}
-	formPatterns = form{List: true, parse: func(s string) (any, error) { return s, projectfile.CheckPattern(s) }}
-	formPrefixes = form{List: true, parse: func(s string) (any, error) { return parsePrefix(s) }}
-	formProvider = form{parse: func(s string) (any, error) { return ParseOneOf(s, projectfile.Providers()...) }}
-	formCron     = form{parse: func(s string) (any, error) {
+	formSyncIdle     = form{parse: func(s string) (any, error) { return parseSyncIdle(s) }}
+	formPatterns     = form{List: true, parse: func(s string) (any, error) { return s, projectfile.CheckPattern(s) }}
+	formPrefixes     = form{List: true, parse: func(s string) (any, error) { return parsePrefix(s) }}
+	formProvider     = form{parse: func(s string) (any, error) { return ParseOneOf(s, projectfile.Providers()...) }}
+	formLoginURL     = form{parse: func(s string) (any, error) { return s, identity.CheckURL(s) }}
+	formProviders    = form{tree: true, parse: func(s string) (any, error) { return identity.ParseProviders(s) }}
+	formCertificates = form{tree: true, parse: func(s string) (any, error) { return identity.ParseCertificates(s) }}
+	formClientCert   = form{parse: func(s string) (any, error) { return ParseOneOf(s, CertificateRequired, CertificateOptional) }}
+	formCron         = form{parse: func(s string) (any, error) {
 		if _, err := cron.ParseStandard(s); err != nil {
 			return s, errors.New("must be five fields: minute, hour, day, month, weekday, like \"0 3 * * *\"")
 		}
 		return s, nil
 	}}
+)
+
+// Whether connections need a client certificate.
+const (
+	CertificateRequired = "required"
+	CertificateOptional = "optional"
 )
 
 // Keys is the whole list of them.
@@ -212,6 +223,8 @@ var Keys = []key{
 	{Name: "serve.socket", Form: formPath, Flag: "socket", Help: "unix socket to listen on (default atoll.sock in home)"},
 	{Name: "serve.tls.cert", Form: formPath, Flag: "tls-cert", Help: "PEM file of the certificates for listen"},
 	{Name: "serve.tls.key", Form: formPath, Flag: "tls-key", Help: "PEM file of their key"},
+	{Name: "serve.tls.client_ca", Form: formPath, Flag: "tls-client-ca", Help: "PEM file of the authorities whose client certificates listen accepts"},
+	{Name: "serve.client_certificates", Form: formClientCert, def: CertificateRequired, Help: "with serve.tls.client_ca: required, or optional: who has none shows a token"},
 	{Name: "serve.host_names", Form: formHosts, Flag: "host-name", Help: "host names of the server, besides addresses and localhost"},
 	{Name: "serve.origins", Form: formHosts, Flag: "origin", Help: "web pages that may call it from a browser"},
 	{Name: "serve.log_level", Form: formLogLevel, def: "info", Help: "least level of the server's log: debug, info, warn or error"},
@@ -219,6 +232,10 @@ var Keys = []key{
 	{Name: "serve.e2b", Form: formSwitch, Flag: "e2b", Help: "serve the API of E2B, too, for its SDKs"},
 	{Name: "serve.daytona", Form: formSwitch, Flag: "daytona", Help: "serve the API of Daytona, too, for its SDKs"},
 	{Name: "serve.grace", Form: formDuration, def: "10s", Flag: "grace", Help: "how long running commands may continue after a signal to stop"},
+
+	{Name: "login.url", Form: formLoginURL, Help: "URL of the server as browsers reach it, for logins in the console, like https://atoll.example.com"},
+	{Name: "login.providers", Form: formProviders, Help: "OpenID Connect providers and what their users and workloads get (docs/login.md)"},
+	{Name: "login.certificates", Form: formCertificates, Help: "what client certificates get: {NAME: {common_name: NAME, owner: APP/USER, role: user}}"},
 
 	{Name: "e2b.driver", Form: formName, Help: "driver of sandboxes of E2B's clients (default: driver, else namespace where it works)"},
 	{Name: "e2b.image", Form: formText, Help: "image of sandboxes of E2B's clients (default: the driver's own)"},

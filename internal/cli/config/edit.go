@@ -112,7 +112,7 @@ func PutContext(top *yaml.Node, name string, e Endpoint) {
 		SetNode(top, "contexts", all)
 	}
 	n := &yaml.Node{Kind: yaml.MappingNode}
-	for _, f := range [][2]string{{"host", e.Host}, {"token", e.Token}, {"token_file", e.TokenFile}, {"ca", e.CA}} {
+	for _, f := range [][2]string{{"host", e.Host}, {"token", e.Token}, {"token_file", e.TokenFile}, {"ca", e.CA}, {"cert", e.Cert}, {"key", e.Key}} {
 		if f[1] != "" {
 			SetNode(n, f[0], NewScalar(f[1]))
 		}

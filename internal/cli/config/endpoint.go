@@ -18,7 +18,9 @@ type Endpoint struct {
 	Host      string `json:"host"`
 	Token     string `json:"-"`
 	TokenFile string `json:"token_file,omitempty"`
-	CA        string `json:"ca,omitempty"` // PEM file of certificates to trust besides the system's
+	CA        string `json:"ca,omitempty"`   // PEM file of certificates to trust besides the system's
+	Cert      string `json:"cert,omitempty"` // PEM file of the client certificate
+	Key       string `json:"key,omitempty"`  // PEM file of its key
 	Origin    string
 }
 

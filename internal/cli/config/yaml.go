@@ -283,7 +283,7 @@ func (s *source) readContext(prefix string, e *Endpoint, kn, n *yaml.Node) {
 		name  string
 		to    *string
 		parse func(string) (string, error)
-	}{{"host", &e.Host, ParseHost}, {"token", &e.Token, ParseToken}, {"token_file", &e.TokenFile, parseFilePath}, {"ca", &e.CA, parseFilePath}}
+	}{{"host", &e.Host, ParseHost}, {"token", &e.Token, ParseToken}, {"token_file", &e.TokenFile, parseFilePath}, {"ca", &e.CA, parseFilePath}, {"cert", &e.Cert, parseFilePath}, {"key", &e.Key, parseFilePath}}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		fn, vn := n.Content[i], resolveAlias(n.Content[i+1])
 		var names []string
@@ -314,6 +314,9 @@ func (s *source) readContext(prefix string, e *Endpoint, kn, n *yaml.Node) {
 	}
 	if FindNode(n, "host") == nil {
 		s.addError(kn, "%s has no host", sectionName(prefix))
+	}
+	if (e.Cert == "") != (e.Key == "") {
+		s.addError(kn, "%s: cert and key belong together", sectionName(prefix))
 	}
 	if e.Token != "" && e.TokenFile != "" {
 		s.addError(kn, "%s has a token and a token_file: one of them is enough", sectionName(prefix))

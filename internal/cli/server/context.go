@@ -172,6 +172,8 @@ type endpointFlags struct {
 	tokenStdin bool
 	tokenFile  string
 	ca         string
+	cert       string
+	key        string
 	noCheck    bool
 }
 
@@ -180,6 +182,8 @@ func (f *endpointFlags) add(cmd *cobra.Command) {
 	fl.BoolVar(&f.tokenStdin, "token-stdin", false, "read the token from stdin")
 	fl.StringVar(&f.tokenFile, "token-file", "", "file that holds the token, read at each call")
 	fl.StringVar(&f.ca, "ca", "", "PEM file of the certificates to trust besides the system's")
+	fl.StringVar(&f.cert, "cert", "", "PEM file of a client certificate to show to the server")
+	fl.StringVar(&f.key, "key", "", "PEM file of its key")
 	fl.BoolVar(&f.noCheck, "no-check", false, "don't ask the server whether it answers")
 }
 
@@ -193,13 +197,16 @@ func (f *endpointFlags) readEndpoint(a commands, host string) (config.Endpoint, 
 	for _, p := range []struct {
 		from string
 		to   *string
-	}{{f.tokenFile, &e.TokenFile}, {f.ca, &e.CA}} {
+	}{{f.tokenFile, &e.TokenFile}, {f.ca, &e.CA}, {f.cert, &e.Cert}, {f.key, &e.Key}} {
 		if p.from == "" {
 			continue
 		}
 		if *p.to, err = config.ParsePath(p.from); err != nil {
 			return e, err
 		}
+	}
+	if (e.Cert == "") != (e.Key == "") {
+		return e, fmt.Errorf("%w: --cert and --key belong together", atoll.ErrInvalid)
 	}
 	if f.tokenStdin {
 		if e.TokenFile != "" {
@@ -318,14 +325,17 @@ func (a commands) removeContexts(names []string) error {
 
 func (a commands) loginCommand() *cobra.Command {
 	var f endpointFlags
-	var name string
+	var name, provider string
 	cmd := &cobra.Command{
 		Use:   "login HOST",
 		Short: "Log in to a server",
-		Long: `Log in to a server: ask for a token (see 'atoll token create'), check it, and
-store both in your atoll.yaml as the current context. The context has the name
-of the host, unless --name is given.`,
+		Long: `Log in to a server, and store it and a token in your atoll.yaml as the current
+context. If the server has a login provider, a page and a code are printed: open
+the page on any device and enter the code. Otherwise a token is asked for (see
+'atoll token create'). The context has the name of the host, unless --name is
+given.`,
 		Example: `  atoll login atoll.example.com
+  atoll login --provider company atoll.example.com
   atoll login --name lab --token-stdin https://10.0.0.7:8484 < token`,
 		Args: app.CheckArgCount(1, 1, "one host"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -333,8 +343,8 @@ of the host, unless --name is given.`,
 			if err != nil {
 				return err
 			}
-			if e.Token == "" && e.TokenFile == "" && !strings.HasPrefix(e.Host, "unix:") {
-				if e.Token, err = a.askToken(cmd.Context(), e.Host); err != nil {
+			if e.Token == "" && e.TokenFile == "" && e.Cert == "" && !strings.HasPrefix(e.Host, "unix:") {
+				if e.Token, err = a.obtainToken(cmd.Context(), e, provider); err != nil {
 					return err
 				}
 			}
@@ -353,6 +363,7 @@ of the host, unless --name is given.`,
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&name, "name", "", "name of the context (default: that of the host)")
+	cmd.Flags().StringVar(&provider, "provider", "", "login `PROVIDER` of the server, if it has several")
 	return cmd
 }
 
@@ -417,11 +428,11 @@ func (a commands) logoutCommand() *cobra.Command {
   atoll logout staging`,
 		Short: "Log out from a server",
 		Long: `Log out from a server, the current one by default: remove its context and token
-from your atoll.yaml. The token is valid until it expires or 'atoll token rm'
-revokes it.`,
+from your atoll.yaml. A token of a login provider is revoked, too. Any other
+is valid until it expires or 'atoll token rm' revokes it.`,
 		Args:              app.CheckArgCount(0, 1, "at most one context"),
 		ValidArgsFunction: a.completeContexts(),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			name := config.Get[string](a.Config, "context")
 			if len(args) == 1 {
 				name = args[0]
@@ -432,8 +443,12 @@ revokes it.`,
 			if err := a.Config.UnknownContext(name); err != nil {
 				return err
 			}
+			revoked := a.revokeLogin(cmd.Context(), a.Config.Contexts[name])
 			if err := a.removeContexts([]string{name}); err != nil {
 				return err
+			}
+			if revoked != nil {
+				a.Progress("atoll: the token was not revoked: %v", revoked)
 			}
 			a.Progress("atoll: forgot context %q", name)
 			return nil

@@ -21,7 +21,7 @@ const checkTimeout = 30 * time.Second
 // program that is installed now, and the same sockets.
 func (a commands) serveAndReload(ctx context.Context, o serveOptions) error {
 	log := a.newLogger(o.verbose)
-	files, err := previewserver.TLSConfig(a.App, log)
+	files, err := previewserver.ListenerTLS(a.App, log)
 	if err != nil {
 		return err
 	}

@@ -67,6 +67,7 @@ server again with it, in the same process: sandboxes and those sockets stay.`,
 	fl.String("socket", "", "`FILE` of the unix socket (default atoll.sock in the home)")
 	fl.String("tls-cert", "", "PEM `FILE` of the certificates for --listen")
 	fl.String("tls-key", "", "PEM `FILE` of their key")
+	fl.String("tls-client-ca", "", "PEM `FILE` of the authorities of client certificates that --listen asks for")
 	fl.StringArray("host-name", nil, "host `NAME` of the server, besides addresses and localhost (repeatable)")
 	fl.StringArray("origin", nil, "web `ORIGIN` that may call the server, like https://console.example.com (repeatable)")
 	fl.Bool("e2b", false, "serve the API of E2B, too, for its SDKs (docs/sdks.md)")
@@ -166,7 +167,7 @@ func (a commands) serve(ctx context.Context, o serveOptions, inherited *api.Inhe
 	s := api.New(api.Options{
 		HostID: host, Fleet: f, Log: log, Version: version.Build().Version, Limits: api.Limits{Rate: config.Get[float64](a.Config, "serve.rate")},
 		Hosts: config.List[string](a.Config, "serve.host_names"), Origins: config.List[string](a.Config, "serve.origins"),
-		Agents: a.FleetAgents(f, log, true), Routes: p.Routes(), E2B: a.e2bOptions(ctx, f, p), Daytona: a.daytonaOptions(ctx, f),
+		Agents: a.FleetAgents(f, log, true), Routes: p.Routes(), Identity: a.Identity(), E2B: a.e2bOptions(ctx, f, p), Daytona: a.daytonaOptions(ctx, f),
 	})
 	if p != nil {
 		p.Proxy.Services = s.E2BServices()
@@ -332,7 +333,7 @@ func (a commands) lockServer(ctx context.Context, o serveOptions) (unlock func()
 // closes list, also after an error. pages is the listener that browsers of this machine can
 // use; nil if there is none.
 func (a commands) listen(ctx context.Context, o serveOptions, log *slog.Logger) (list []net.Listener, pages net.Listener, err error) {
-	files, err := previewserver.TLSConfig(a.App, log)
+	files, err := previewserver.ListenerTLS(a.App, log)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,11 +173,19 @@ func (a commands) tokenLs() *cobra.Command {
 			}
 			rows := [][]string{{"ID", "NAME", "OWNER", "SCOPES", "LINK", "CREATED", "EXPIRES", "USED"}}
 			for _, t := range list {
-				rows = append(rows, []string{t.ID, t.Name, t.Owner.String(), scopesText(t.Scopes), linkText(t.Link), output.FormatAgo(t.Created), output.FormatUntil(t.Expires), output.FormatAgo(t.Used)})
+				rows = append(rows, []string{t.ID, cmp.Or(t.Name, loginText(t)), t.Owner.String(), scopesText(t.Scopes), linkText(t.Link), output.FormatAgo(t.Created), output.FormatUntil(t.Expires), output.FormatAgo(t.Used)})
 			}
 			return a.PrintTable(rows)
 		},
 	}
+}
+
+// loginText describes the login that a token was given for; empty: it was given for none.
+func loginText(t atoll.Token) string {
+	if t.Provider == "" {
+		return ""
+	}
+	return "(" + t.Provider + ": " + t.Subject + ")"
 }
 
 func (a commands) tokenRm() *cobra.Command {

@@ -1,7 +1,8 @@
 // What the page asks the server for, with the token of who looks at it.
 
 export interface Link { sandbox: string; name?: string; terminal?: string }
-export interface Who { owner: { app: string; user: string }; scopes: string[]; link?: Link }
+export interface Who { owner: { app: string; user: string }; scopes: string[]; link?: Link; token?: string; provider?: string }
+export interface LoginProvider { name: string; browser: boolean }
 export interface Sandbox { id: string; name?: string; state: string }
 export interface Terminal { name: string; title?: string; command: string; rows: number; cols: number; clients: number; running: boolean; code: number }
 
@@ -10,6 +11,29 @@ const patience = 20_000 // ms for an answer
 /** A refusal of the server; status 0: it could not be reached. */
 export class Refused extends Error {
   constructor(readonly status: number, detail: string) { super(detail) }
+}
+
+/** An address of the server, which is beside the page, wherever a proxy has put the two. */
+export function serverURL(path: string): URL { return new URL('../' + path, location.origin + location.pathname) }
+
+/** The providers by which users can log in here; none if the server does not answer. */
+export async function loginProviders(): Promise<LoginProvider[]> {
+  try {
+    const answer = await fetch(serverURL('login'), { credentials: 'omit', cache: 'no-store', signal: AbortSignal.timeout(patience) })
+    return ((await answer.json()) as { items: LoginProvider[] }).items.filter((p) => p.browser)
+  } catch {
+    return []
+  }
+}
+
+/** Takes the token of the login that this browser has finished; undefined: there is none. The server knows the browser by a cookie. */
+export async function claimLogin(): Promise<string | undefined> {
+  try {
+    const answer = await fetch(serverURL('login/claim'), { method: 'POST', credentials: 'same-origin', cache: 'no-store', signal: AbortSignal.timeout(patience) })
+    return answer.ok ? ((await answer.json()) as { access_token: string }).access_token : undefined
+  } catch {
+    return undefined
+  }
 }
 
 export class API {
@@ -27,8 +51,7 @@ export class API {
     return terminal === undefined ? at : at + '/' + encodeURIComponent(terminal)
   }
 
-  // url is beside the page, wherever a proxy has put the two.
-  private url(path: string): URL { return new URL('../' + path, location.origin + location.pathname) }
+  private url(path: string): URL { return serverURL(path) }
 
   /** Calls the API with a JSON body; answers with its JSON. */
   async ask<T>(method: string, path: string, body?: object): Promise<T> {

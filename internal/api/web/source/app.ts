@@ -1,6 +1,6 @@
 // The begin of the page: the console, or the page of terminals that a link opens.
 
-import { API, Refused, type Sandbox, type Terminal, type Who } from './api'
+import { API, claimLogin, loginProviders, Refused, serverURL, type Sandbox, type Terminal, type Who } from './api'
 import { ask, el, label } from './dom'
 import { openConsole } from './console/main'
 import type { Server } from './console/parts'
@@ -280,22 +280,51 @@ class Page {
   }
 }
 
-// knock asks for a token where the link had none, or one that is not good.
+// What the address says of a login that has ended.
+const loginProblems: Record<string, string> = {
+  '#login': 'The login was not finished in time: log in again.',
+  '#login-denied': 'You may not use this server by this login. Ask its administrator: the audit of the server has the reason.',
+  '#login-unavailable': 'The login provider does not answer. Try again later, or use a token.',
+}
+
+// finishLogin takes the token of a login that has ended; it answers with what is wrong, if there is something.
+async function finishLogin(): Promise<string> {
+  const problem = loginProblems[location.hash]
+  if (problem === undefined) return ''
+  const token = location.hash === '#login' ? await claimLogin() : undefined
+  history.replaceState(null, '', location.pathname)
+  if (token === undefined) return problem
+  sessionStorage.setItem(kept, token)
+  return ''
+}
+
+// addLogins adds a link for each login provider to the page that asks for a token.
+async function addLogins(box: HTMLElement): Promise<void> {
+  for (const p of await loginProviders()) {
+    box.append(el('a', { class: 'login', href: serverURL('login/' + encodeURIComponent(p.name)).href }, 'Log in with ' + label(p.name, 40)))
+  }
+}
+
+// knock asks for a login or a token where the link had none, or one that is not good.
 function knock(why: string): void {
+  const logins = el('div', { class: 'logins' })
+  void addLogins(logins)
   const field = el('input', { type: 'password', placeholder: 'atoll_…', autocomplete: 'off', spellcheck: 'false', 'aria-label': 'Token' })
   document.body.replaceChildren(el('form', { class: 'knock', submit: (e) => {
     e.preventDefault()
     sessionStorage.setItem(kept, field.value.trim())
     void begin()
-  } }, el('h1', {}, 'atoll'), el('p', {}, why), field, el('button', { class: 'yes' }, 'Open'),
+  } }, el('h1', {}, 'atoll'), el('p', {}, why), logins, field, el('button', { class: 'yes' }, 'Open'),
   el('p', { class: 'hint' }, el('code', {}, 'atoll ui'), ' makes a link that needs none; ', el('code', {}, 'atoll token create'), ' makes a token.')))
   look.follow(() => undefined)
   field.focus()
 }
 
 async function begin(): Promise<void> {
+  const problem = await finishLogin()
   const at = place()
   const token = sessionStorage.getItem(kept)
+  if (problem && !token) return knock(problem)
   if (!token) return knock('The console of sandboxes needs a token.')
   const api = new API(token)
   for (let wait = 500; ; wait = Math.min(wait * 2, 15_000)) {

@@ -124,7 +124,7 @@ export function QuotaForm({ changed }: { changed(): void }) {
 
 /** What this browser keeps, and what the server is. */
 export function Settings() {
-  const { server, toast } = useShared()
+  const { api, server, toast } = useShared()
   const [chosen, choose] = useState(look.chosen())
   const addresses = (server as { addresses?: string[] }).addresses ?? []
   const pick = (v: string) => {
@@ -137,7 +137,10 @@ export function Settings() {
     for (const k of Object.keys(sessionStorage)) if (k !== 'atoll-token') sessionStorage.removeItem(k)
     toast('Drafts of this tab were removed')
   }
-  const leave = () => {
+  const leave = async () => {
+    if (server.provider && server.token) {
+      try { await api.ask('DELETE', 'v1/tokens/' + encodeURIComponent(server.token)) } catch (e) { toast(text(e), true) }
+    }
     try { sessionStorage.clear() } catch (e) { toast(text(e), true) }
     location.hash = ''
     location.reload()
@@ -148,7 +151,7 @@ export function Settings() {
       <section class="panel" aria-label="This browser"><h2>This browser</h2>
         <div class="line"><label>Colours <select value={chosen} onChange={(e) => pick(e.currentTarget.value)}><option value="">as the system</option><option value="dark">dark</option><option value="light">light</option></select></label></div>
         <div class="line"><button onClick={forget}>Remove drafts</button><span class="faint">unsent messages, comments, edited files and forms of this tab</span></div>
-        <div class="line"><button class="danger" onClick={leave}>Log out</button><span class="faint">removes the token from this tab; it stays valid until it expires or is revoked</span></div>
+        <div class="line"><button class="danger" onClick={() => void leave()}>Log out</button><span class="faint">{server.provider ? 'ends the session that the login has begun' : 'removes the token from this tab; it stays valid until it expires or is revoked'}</span></div>
       </section>
       <section class="panel" aria-label="Server"><h2>Server</h2>
         <Table name="Settings of the server" head={['Setting', 'Value']}>

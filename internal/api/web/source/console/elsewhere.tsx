@@ -7,7 +7,7 @@ import { age, bytes, confirm, Empty, Label, path, Problem, Table, useAct, useAsk
 import type { Owner } from './types'
 
 interface Workspace { name: string; bytes?: number; files?: number; used?: string; expires?: string; sandboxes?: string[] }
-interface Token { id: string; name?: string; owner: Owner; scopes?: string[]; created?: string; expires?: string; used?: string; secret?: string; link?: { sandbox: string } }
+interface Token { id: string; name?: string; owner: Owner; scopes?: string[]; created?: string; expires?: string; used?: string; secret?: string; provider?: string; subject?: string; link?: { sandbox: string } }
 interface Quota { [name: string]: number | undefined }
 interface Audited { id: number; time: string; owner: Owner; action: string; object?: string; outcome: string; detail?: string }
 
@@ -71,7 +71,7 @@ export function Access() {
       {made && <p class="panel">The token, shown this once: <code>{made.secret}</code></p>}
       <Problem error={tokens.error} />
       {Boolean(tokens.value?.items.length) && <Table name="Tokens" head={['Name', 'Owner', 'Scopes', 'Used', 'Expires', '']}>{tokens.value!.items.map((t) => (
-        <tr key={t.id}><th scope="row"><Label of={t.name || t.id} />{t.link && <small>link</small>}</th><td><Label of={who(t.owner)} /></td><td>{t.scopes?.join(', ')}</td><td>{t.used ? age(t.used) + ' ago' : 'never'}</td><td>{t.expires ? new Date(t.expires).toLocaleString() : 'never'}</td><td><span class="acts"><button class="danger" onClick={() => void revoke(t)}>revoke</button></span></td></tr>))}</Table>}
+        <tr key={t.id}><th scope="row"><Label of={t.name || t.id} />{t.provider && <small>login: <Label of={`${t.provider}, ${t.subject ?? ''}`} /></small>}{t.link && <small>link</small>}</th><td><Label of={who(t.owner)} /></td><td>{t.scopes?.join(', ')}</td><td>{t.used ? age(t.used) + ' ago' : 'never'}</td><td>{t.expires ? new Date(t.expires).toLocaleString() : 'never'}</td><td><span class="acts"><button class="danger" onClick={() => void revoke(t)}>revoke</button></span></td></tr>))}</Table>}
       <h2>Quota</h2>
       <Problem error={quota.error} />
       {server.scopes.includes('admin') && <QuotaForm changed={quota.reload} />}

@@ -7,7 +7,7 @@ import { type API } from '../api'
 import { ask, label } from '../dom'
 import type { Live } from './live'
 
-export interface Server { version: string; drivers: { name: string; default?: boolean; error?: string; features?: Record<string, unknown> }[]; owner: { app?: string; user?: string }; scopes: string[] }
+export interface Server { version: string; drivers: { name: string; default?: boolean; error?: string; features?: Record<string, unknown> }[]; owner: { app?: string; user?: string }; scopes: string[]; token?: string; provider?: string }
 export interface Undo { title: string; until?: number; undo(): void }
 export interface Shared { api: API; live: Live; server: Server; toast(text: string, failed?: boolean, undo?: Undo): void }
 export const Context = createContext<Shared>(undefined as unknown as Shared)

@@ -1,0 +1,126 @@
+package identity
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/atoll-sandbox/atoll"
+)
+
+// algorithms are those by which tokens may be signed: asymmetric ones only, so that no public key is taken for a
+// shared secret.
+var algorithms = []jose.SignatureAlgorithm{jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA}
+
+// Times of a provider's keys.
+const (
+	keyAge      = 10 * time.Minute // after which they are read again: a key that the provider has withdrawn is not used longer
+	keyStale    = time.Hour        // for which they are used while the provider does not answer
+	keyInterval = 10 * time.Second // between two attempts to read them: tokens with unknown keys can't make more
+)
+
+// keySet holds the keys of a provider.
+type keySet struct {
+	read func(ctx context.Context) ([]byte, error) // a JSON Web Key Set
+	now  func() time.Time
+
+	mu    sync.Mutex
+	keys  []jose.JSONWebKey // guarded by mu
+	got   time.Time         // when keys were read; guarded by mu
+	tried time.Time         // last attempt; guarded by mu
+	err   error             // of the last attempt; guarded by mu
+}
+
+// verify returns the payload of a token that one of the keys has signed: ErrDenied if none has, ErrUnavailable if
+// the keys can't be read.
+func (k *keySet) verify(ctx context.Context, token string) ([]byte, error) {
+	jws, err := jose.ParseSignedCompact(token, algorithms)
+	if err != nil {
+		return nil, fmt.Errorf("%w: malformed token, or one with an algorithm that is not accepted", atoll.ErrDenied)
+	}
+	keys, err := k.currentKeys(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	if payload, ok := verifyWith(keys, jws); ok {
+		return payload, nil
+	}
+	if keys, err = k.currentKeys(ctx, true); err != nil {
+		return nil, err
+	}
+	if payload, ok := verifyWith(keys, jws); ok {
+		return payload, nil
+	}
+	return nil, fmt.Errorf("%w: the token is signed with no key of its issuer", atoll.ErrDenied)
+}
+
+func verifyWith(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) ([]byte, bool) {
+	head := jws.Signatures[0].Header
+	for i := range keys {
+		key := &keys[i]
+		if !key.IsPublic() || key.Use == "enc" || key.Algorithm != "" && key.Algorithm != head.Algorithm || head.KeyID != "" && key.KeyID != head.KeyID {
+			continue
+		}
+		if payload, err := jws.Verify(key); err == nil {
+			return payload, true
+		}
+	}
+	return nil, false
+}
+
+// currentKeys returns the keys, read anew if they are old or newer ones are wanted. Callers wait for an attempt in
+// progress, which has a deadline.
+func (k *keySet) currentKeys(ctx context.Context, newer bool) ([]jose.JSONWebKey, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	age := k.now().Sub(k.got)
+	if !newer && !k.got.IsZero() && age < keyAge {
+		return k.keys, nil
+	}
+	if k.tried.IsZero() || k.now().Sub(k.tried) >= keyInterval {
+		k.readKeys(context.WithoutCancel(ctx)) // others wait for it, too
+	}
+	if k.err != nil && (newer || k.got.IsZero() || age >= keyStale) {
+		return nil, k.err
+	}
+	return k.keys, nil
+}
+
+// readKeys reads the keys. The caller holds mu.
+func (k *keySet) readKeys(ctx context.Context) {
+	b, err := k.read(ctx)
+	k.tried = k.now()
+	if err == nil {
+		var keys []jose.JSONWebKey
+		if keys, err = parseKeys(b); err == nil {
+			k.keys, k.got = keys, k.tried
+		}
+	}
+	k.err = err
+}
+
+// parseKeys parses a JSON Web Key Set. Keys of kinds that are not known are left out.
+func parseKeys(b []byte) ([]jose.JSONWebKey, error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(b, &set); err != nil {
+		return nil, fmt.Errorf("%w: the keys are no JSON Web Key Set: %w", atoll.ErrUnavailable, err)
+	}
+	var keys []jose.JSONWebKey
+	for _, raw := range set.Keys {
+		var key jose.JSONWebKey
+		if json.Unmarshal(raw, &key) == nil && key.Valid() && key.IsPublic() {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, errors.Join(atoll.ErrUnavailable, errors.New("the JSON Web Key Set has no public key"))
+	}
+	return keys, nil
+}
