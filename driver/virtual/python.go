@@ -67,7 +67,11 @@ func (d *Driver) startPython(ctx context.Context, id string, cold bool) (net.Con
 		in.idle.Stop()
 	}
 	p.mu.Unlock()
-	if in == nil || in.hasEnded() {
+	if in != nil && in.hasEnded() {
+		_ = in.Close() // nothing has used it
+		in = nil
+	}
+	if in == nil {
 		var err error
 		if in, err = d.launchPython(cold); err != nil {
 			p.release(id)

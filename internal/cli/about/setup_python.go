@@ -31,7 +31,14 @@ sealed processes only, and never on the host's files.`,
 
 func (a commands) installPython(ctx context.Context) error {
 	var finder helper.Finder
-	if dir, err := finder.FindPython(); err == nil {
+	if dir, err := finder.FindPython(); err == nil { // another version of atoll may have compiled it
+		program, err := finder.Find(helper.PythonProgram)
+		if err == nil {
+			err = compilePython(ctx, program, dir)
+		}
+		if err != nil {
+			return err
+		}
 		return a.reportPython(dir)
 	}
 	registry, err := npm.ConfiguredRegistry(os.LookupEnv)

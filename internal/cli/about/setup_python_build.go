@@ -55,13 +55,7 @@ func buildPython(ctx context.Context, f helper.Finder, unpacked string) (string,
 	if err := errors.Join(os.WriteFile(filepath.Join(tmp, helper.PythonFile), b, 0o644), os.WriteFile(filepath.Join(tmp, "LICENSE"), license, 0o644), os.Chmod(tmp, 0o755)); err != nil {
 		return "", err
 	}
-	if err := fdpass.SealInherited(); err != nil {
-		return "", err
-	}
-	if out, err := exec.CommandContext(ctx, program, tmp, "compile").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("compiling Python: %w: %s", err, strings.TrimSpace(string(out)))
-	}
-	if err := makeReadable(tmp); err != nil {
+	if err := errors.Join(compilePython(ctx, program, tmp), makeReadable(tmp)); err != nil {
 		return "", err
 	}
 	if err := os.RemoveAll(dir); err != nil {
@@ -112,6 +106,17 @@ func rebuildModule(b []byte) ([]byte, error) {
 		out = append(binary.AppendUvarint(append(out, kind), uint64(len(content))), content...)
 	}
 	return out, nil
+}
+
+// compilePython fills the cache of compiled code beside the interpreter, unless it has the code.
+func compilePython(ctx context.Context, program, dir string) error {
+	if err := fdpass.SealInherited(); err != nil {
+		return err
+	}
+	if out, err := exec.CommandContext(ctx, program, dir, "compile").CombinedOutput(); err != nil {
+		return fmt.Errorf("compiling Python: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return nil
 }
 
 // makeReadable lets all users read a directory.

@@ -39,6 +39,7 @@ func TestBuildPythonRefusesOtherContent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("ATOLL_PYTHON", "")
 	f := helper.Finder{Dir: helpers, Cache: cache}
 	if _, err := buildPython(t.Context(), f, unpacked); !errors.Is(err, atoll.ErrDenied) {
 		t.Errorf("it is %v", err)

@@ -38,7 +38,7 @@ func (s *session) open(c *wasi.Call) wasi.Reply {
 			return failed(vfs.EISDIR)
 		}
 		kind = wasi.TypeDirectory
-		s.p.Alloc(int64(len(name)))
+		s.p.Alloc(f.charge())
 	case flags&wasi.FlagDirectory != 0:
 		if err == nil {
 			err = vfs.ENOTDIR
@@ -122,6 +122,7 @@ func (s *session) answerFile(c *wasi.Call, f *file) wasi.Reply {
 func (s *session) close(fd int64, f *file) wasi.Reply {
 	delete(s.files, fd)
 	if f.h == nil {
+		s.p.Free(f.charge())
 		return wasi.Reply{}
 	}
 	return failed(f.h.Close())
@@ -217,6 +218,9 @@ func typeOf(m fs.FileMode) int64 {
 // entryCost is charged for each entry of a directory that is being read, in bytes.
 const entryCost = 200
 
+// charge returns what an open directory is charged for.
+func (f *file) charge() int64 { return int64(len(f.path)) + entryCost*int64(len(f.entries)) }
+
 // readDir returns entries as WASI has them: 24 bytes about each, and the name. The cookie is the number of those before.
 func (s *session) readDir(c *wasi.Call, f *file) wasi.Reply {
 	if f.h != nil {
@@ -228,8 +232,9 @@ func (s *session) readDir(c *wasi.Call, f *file) wasi.Reply {
 		if err != nil {
 			return failed(err)
 		}
-		s.p.Alloc(entryCost * int64(len(list)-len(f.entries)))
+		s.p.Free(f.charge())
 		f.entries, f.listed = list, true
+		s.p.Alloc(f.charge())
 	}
 	var b []byte
 	for i := cookie; i >= 0 && i < int64(len(f.entries)) && int64(len(b)) < size; i++ {

@@ -247,6 +247,28 @@ func TestMemoryIsCharged(t *testing.T) {
 	}
 }
 
+// TestClosedDirectoriesCostNothing: a walk through a large tree is charged for the directories that are open.
+func TestClosedDirectoriesCostNothing(t *testing.T) {
+	_, res := run(t, kernel.Run{}, kernel.Limits{Memory: 1 << 20}, func(f *fake) {
+		for i := range 100 {
+			f.call(wasi.OpClose, "", f.call(wasi.OpOpen, fmt.Sprint("/tmp/", i), wasi.FlagWrite|wasi.FlagCreate).Arg(0))
+		}
+		for range 200 {
+			fd := f.call(wasi.OpOpen, "/tmp", wasi.FlagRead|wasi.FlagDirectory).Arg(0)
+			f.call(wasi.OpReadDir, "", fd, 0, 100)
+			f.call(wasi.OpReadDir, "", fd, 0, 100)
+			if a := f.call(wasi.OpClose, "", fd); a.Errno != 0 {
+				t.Errorf("%+v", a)
+				return
+			}
+		}
+		f.exit(0)
+	})
+	if res.Status.Code != 0 {
+		t.Errorf("%+v %s", res.Status, res.Stderr)
+	}
+}
+
 // TestHostileInterpreter makes calls that no interpreter makes. None may reach more than the files of the sandbox, take memory
 // that is not charged, or end more than this command.
 func TestHostileInterpreter(t *testing.T) {
