@@ -26,7 +26,7 @@ import (
 // environment: $ATOLL_GUEST as in a container; $ATOLL_ID, the id of its sandbox; $ATOLL_KEY,
 // the host's public key in base64; $ATOLL_OWN, a JSON list of the variables that belong to the
 // sandbox and not to the image; and optionally $ATOLL_PIDS, the limit of processes of
-// programs, whose user must have no other processes, $ATOLL_PORT, the port on the loopback at
+// programs, whose user must have no other processes, $ATOLL_GUEST_PORT, the port on the loopback at
 // which port forwarding reaches it, and $ATOLL_DIRECT, the address at which it is reached from
 // outside the pod.
 func podMain([]string) int {
@@ -37,7 +37,7 @@ func podMain([]string) int {
 	return printFailure("pod", err)
 }
 
-// oldTunnelPort is the port of port forwarding for hosts that set no ATOLL_PORT.
+// oldTunnelPort is the port of port forwarding for hosts that set no ATOLL_GUEST_PORT.
 const oldTunnelPort = "41998"
 
 // loopback are the hosts of port forwarding, which tries both.
@@ -57,7 +57,7 @@ const guestTasks = 32
 
 // readPod reads the environment and clears it, since programs are started later.
 func readPod() (*pod, error) {
-	p := &pod{id: os.Getenv("ATOLL_ID"), port: cmp.Or(os.Getenv("ATOLL_PORT"), oldTunnelPort), direct: os.Getenv("ATOLL_DIRECT")}
+	p := &pod{id: os.Getenv("ATOLL_ID"), port: cmp.Or(os.Getenv("ATOLL_GUEST_PORT"), oldTunnelPort), direct: os.Getenv("ATOLL_DIRECT")}
 	if text := os.Getenv("ATOLL_GUEST"); text != "" {
 		if err := json.Unmarshal([]byte(text), &p.config); err != nil {
 			return nil, fmt.Errorf("ATOLL_GUEST: %w", err)

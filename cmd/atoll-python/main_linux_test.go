@@ -15,13 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/atoll-sandbox/atoll/internal/helper"
+	"github.com/atoll-sandbox/atoll/internal/isolation/fdpass"
 	"github.com/atoll-sandbox/atoll/internal/isolation/seal"
 	"github.com/atoll-sandbox/atoll/internal/testing/helpertest"
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 	"github.com/atoll-sandbox/atoll/internal/unix/wasi"
 )
 
-func TestMain(m *testing.M) { os.Exit(testenv.Main(m, "Python", helpertest.Main)) }
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Main(m, "Python", func(m *testing.M) int {
+		if err := fdpass.SealInherited(); err != nil { // as programs do that start an interpreter
+			panic(err)
+		}
+		return helpertest.Main(m)
+	}))
+}
 
 // process is an interpreter, as the process of a sandbox sees it.
 type process struct {

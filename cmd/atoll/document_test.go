@@ -82,7 +82,7 @@ var untested = map[string]string{
 	"not tested: programs that CI does not have":       "rsync and Visual Studio Code reach the same host name as ssh and scp",
 	"not tested: a database":                           "internal/fleet and test/replicas run servers with PostgreSQL",
 	"not tested: a release":                            "test/install builds a release and installs it in each way, TestActivation is systemd",
-	"not tested: Python":                               "its package is not installed in CI; driver/virtual and cmd/atoll-python run it where it is",
+	"not tested: Python":                               "the logic tier does not install it; driver/virtual and cmd/atoll-python run it in the real tier",
 	"not tested: a login provider":                     "test/login logs in at one with the same commands",
 	"not tested: Zellij":                               "its program is not installed in CI; testdata/script/real/zellij.txtar runs the same commands with a fake",
 }

@@ -201,7 +201,7 @@ func (d *Driver) guestEnv(id string, config *guest.Config, own []corev1.EnvVar) 
 		{Name: "ATOLL_ID", Value: id},
 		{Name: "ATOLL_KEY", Value: base64.StdEncoding.EncodeToString(public)},
 		{Name: "ATOLL_OWN", Value: string(list)},
-		{Name: "ATOLL_PORT", Value: strconv.Itoa(guestPort)},
+		{Name: "ATOLL_GUEST_PORT", Value: strconv.Itoa(guestPort)},
 	}
 	if d.Direct {
 		env = append(env, corev1.EnvVar{Name: "ATOLL_DIRECT", Value: ":" + strconv.Itoa(directPort)})

@@ -88,7 +88,7 @@ func TestPodOfPlacement(t *testing.T) {
 		d := &Driver{Dir: t.TempDir(), GuestImage: "guest:1", GuestPath: "/bin/the-guest", Direct: true}
 		no := false
 		spec := &corev1.PodSpec{Containers: []corev1.Container{{
-			Args: []string{"x"}, Env: []corev1.EnvVar{{Name: "HOME"}}, SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no},
+			Args: []string{"x"}, Env: []corev1.EnvVar{{Name: "HOME"}, {Name: "ATOLL_PORT", Value: "3000"}}, SecurityContext: &corev1.SecurityContext{AllowPrivilegeEscalation: &no},
 		}}}
 		if err := d.addGuest(how, "s1", atoll.Network{Allow: []string{"example.com"}}, spec); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestPodOfPlacement(t *testing.T) {
 		if err := json.Unmarshal([]byte(env["ATOLL_GUEST"]), &config); err != nil || !config.Egress || config.CanSwitchUser || !slices.Contains(config.Env, "http_proxy=http://"+guest.ProxyAddress) {
 			t.Errorf("%s: %+v, %v", how, config, err)
 		}
-		if env["ATOLL_ID"] != "s1" || env["ATOLL_OWN"] != `["HOME"]` || env["ATOLL_DIRECT"] != ":26999" || env["ATOLL_PORT"] != "26998" || len(env["ATOLL_KEY"]) != 44 {
+		if env["ATOLL_ID"] != "s1" || env["ATOLL_OWN"] != `["HOME","ATOLL_PORT"]` || env["ATOLL_PORT"] != "3000" || env["ATOLL_DIRECT"] != ":26999" || env["ATOLL_GUEST_PORT"] != "26998" || len(env["ATOLL_KEY"]) != 44 {
 			t.Errorf("%s: %v", how, env)
 		}
 		for _, m := range c.VolumeMounts {

@@ -40,8 +40,8 @@ func TestOnMicroVMs(t *testing.T) {
 	testWorkflow(t, newMicroVMFixture(t))
 }
 
-// TestOnKubernetes runs only with ATOLL_PROJECT_CLUSTER=1 and $ATOLL_CLUSTER, because
-// it needs a cluster of its own.
+// TestOnKubernetes runs only with ATOLL_PROJECT_CLUSTER=1 and $ATOLL_CLUSTER: scripts/test
+// selects it where a cluster runs.
 func TestOnKubernetes(t *testing.T) {
 	w := newKubernetesFixture(t)
 	testWorkflow(t, w)
@@ -52,7 +52,7 @@ func TestOnKubernetes(t *testing.T) {
 func newKubernetesFixture(t testing.TB) *fixture {
 	t.Helper()
 	if os.Getenv(clusterVar) == "" {
-		t.Skip("Kubernetes: " + clusterVar + "=1 is by hand")
+		t.Skip("Kubernetes: not selected by " + clusterVar + "=1")
 	}
 	kubeconfig := clustertest.Kubeconfig(t)
 	files := []string{"image", "--busybox", gitImage}
