@@ -199,7 +199,7 @@ func (f *Fleet) trimRecords(ctx context.Context) error {
 		if err := forgetLogins(ctx, tx, now); err != nil {
 			return err
 		}
-		return forgetTokens(ctx, tx, registry.Oldest(now, keep.Tokens))
+		return forgetTokens(ctx, tx, registry.Oldest(now, keep.Tokens), now)
 	})
 }
 

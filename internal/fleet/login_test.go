@@ -84,6 +84,23 @@ func TestRevokedIdentityIsRemembered(t *testing.T) {
 	if _, err := f.OpenSession(t.Context(), id, nil); !errors.Is(err, atoll.ErrDenied) {
 		t.Errorf("a session for it: %v", err)
 	}
+	short := newIdentity(c, "token")
+	short.Lifetime = time.Minute
+	session, err := f.OpenSession(t.Context(), short, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Account(LocalCaller()).RevokeToken(t.Context(), session.ID); err != nil {
+		t.Fatal(err)
+	}
+	c.advance(59 * time.Minute)
+	if err := f.registry.Write(t.Context(), func(tx *sql.Tx) error { return forgetTokens(t.Context(), tx, c.now(), c.now()) }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.OpenSession(t.Context(), short, nil); !errors.Is(err, atoll.ErrDenied) {
+		t.Errorf("where tokens are kept for no time: %v", err)
+	}
+
 	c.advance(400 * 24 * time.Hour)
 	if err := f.trimRecords(t.Context()); err != nil {
 		t.Fatal(err)

@@ -416,9 +416,13 @@ func (a *Account) revokeToken(ctx context.Context, tx *sql.Tx, key string) error
 	return nil
 }
 
+// LoginRetention is the shortest time for which a token of a login is kept after it has expired.
+const LoginRetention = tokenRetention
+
 // forgetTokens deletes tokens that were revoked or expired before a time. One that was given for a login is kept until
-// it expires: while its row is there, what it was given for is of no use.
-func forgetTokens(ctx context.Context, tx *sql.Tx, before time.Time) error {
-	_, err := tx.ExecContext(ctx, `delete from tokens where revoked > 0 and revoked < ?1 and provider = '' or expires > 0 and expires < ?1`, registry.Timestamp(before))
+// it has expired for LoginRetention, too: while its row is there, what it was given for is of no use.
+func forgetTokens(ctx context.Context, tx *sql.Tx, before, now time.Time) error {
+	_, err := tx.ExecContext(ctx, `delete from tokens where provider = '' and revoked > 0 and revoked < ?1 or expires > 0 and expires < ?1 and (provider = '' or expires < ?2)`,
+		registry.Timestamp(before), registry.Timestamp(now.Add(-LoginRetention)))
 	return err
 }

@@ -117,12 +117,6 @@ var (
 	}}
 )
 
-// Whether connections need a client certificate.
-const (
-	CertificateRequired = "required"
-	CertificateOptional = "optional"
-)
-
 // Keys is the whole list of them.
 var Keys = []key{
 	{Name: "home", Form: formPath, Flag: "home", Help: "state directory"},

@@ -13,6 +13,12 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
+// Whether connections need a client certificate.
+const (
+	CertificateRequired = "required"
+	CertificateOptional = "optional"
+)
+
 // Endpoint is a server and what is shown to it.
 type Endpoint struct {
 	Host      string `json:"host"`

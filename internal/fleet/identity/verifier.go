@@ -193,7 +193,7 @@ func (p *provider) checkAudience(t *oidc.IDToken) error {
 }
 
 // maxTokenLife limits the tokens that are accepted: the registry remembers for as long what was revoked.
-const maxTokenLife = 30 * 24 * time.Hour
+const maxTokenLife = fleet.LoginRetention
 
 func (p *provider) checkTimes(t *oidc.IDToken) error {
 	if t.Expiry.After(p.now().Add(maxTokenLife)) {
