@@ -8,6 +8,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -43,6 +44,10 @@ type Options struct {
 	// that goes on can't be opened again at once, and with nil when it is open again.
 	// It may be called concurrently. Nil: nothing is called.
 	OnReconnect func(lost error)
+
+	// ReconnectTimeout is how long the lost connection of a command that goes on is opened again and
+	// again; 0: two minutes.
+	ReconnectTimeout time.Duration
 }
 
 // Client is a connection to an atoll server. Its methods may be called
@@ -55,7 +60,8 @@ type Client struct {
 	http      *http.Client
 	close     func()
 
-	onReconnect func(lost error)
+	onReconnect      func(lost error)
+	reconnectTimeout time.Duration
 
 	mu     sync.Mutex
 	driver string // guarded by mu; name of the server's default driver, once it is known
@@ -65,7 +71,7 @@ var _ atoll.Driver = (*Client)(nil)
 
 // New returns a client of a server. It does not connect yet.
 func New(o Options) (*Client, error) {
-	c := &Client{host: o.Host, token: o.Token, userAgent: o.UserAgent, close: func() {}, onReconnect: o.OnReconnect}
+	c := &Client{host: o.Host, token: o.Token, userAgent: o.UserAgent, close: func() {}, onReconnect: o.OnReconnect, reconnectTimeout: cmp.Or(o.ReconnectTimeout, defaultReconnectTimeout)}
 	if c.onReconnect == nil {
 		c.onReconnect = func(error) {}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
-// resumePatience is how long a command's lost connection is opened again and again.
-const resumePatience = 2 * time.Minute
+// defaultReconnectTimeout is Options.ReconnectTimeout if that is 0.
+const defaultReconnectTimeout = 2 * time.Minute
 
 // sentInputSize is how many bytes of sent standard input are kept for a new connection: more than
 // the server and the guest have under way.
@@ -189,7 +189,7 @@ func (st *stream) reopenConn(lost error) error {
 	if !st.beginReopen() {
 		return lost
 	}
-	ctx, cancel := context.WithTimeout(st.ctx, resumePatience)
+	ctx, cancel := context.WithTimeout(st.ctx, st.c.reconnectTimeout)
 	defer cancel()
 	for wait := minRetryWait; ; wait = min(2*wait, maxResumeWait) {
 		err := st.resumeCommand(ctx)

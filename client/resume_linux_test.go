@@ -12,20 +12,6 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// lineWriter calls leave after the first line.
-type lineWriter struct {
-	bytes.Buffer
-	leave func()
-}
-
-func (w *lineWriter) Write(b []byte) (int, error) {
-	n, err := w.Buffer.Write(b)
-	if bytes.IndexByte(b, '\n') >= 0 {
-		w.leave()
-	}
-	return n, err
-}
-
 // TestAnotherClientContinuesCommand leaves a command, and continues, skips and ends it with another client.
 func TestAnotherClientContinuesCommand(t *testing.T) {
 	st := serve(t, "unix", real(t))

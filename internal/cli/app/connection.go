@@ -51,7 +51,7 @@ func (a *App) Client(ctx context.Context) (*Connection, error) {
 	}
 	var l *Connection
 	if e.Host != "" {
-		l, err = newConnection(e, a.tellReconnect)
+		l, err = newConnection(e, client.Options{OnReconnect: a.tellReconnect})
 	} else if err = a.CheckHome(); err == nil {
 		if l, err = a.connectSocket(ctx); err == nil && l == nil {
 			l, err = a.openEmbedded(ctx)
@@ -65,13 +65,13 @@ func (a *App) Client(ctx context.Context) (*Connection, error) {
 	return l, nil
 }
 
-// newConnection returns a client of a server without connecting to it.
-func newConnection(e config.Endpoint, onReconnect func(lost error)) (*Connection, error) {
+// newConnection returns a client of a server, with further options, without connecting to it.
+func newConnection(e config.Endpoint, o client.Options) (*Connection, error) {
 	secret, err := e.Secret()
 	if err != nil {
 		return nil, err
 	}
-	o := client.Options{Host: e.Host, Token: secret, OnReconnect: onReconnect}
+	o.Host, o.Token = e.Host, secret
 	if o.TLSConfig, err = loadTLS(e); err != nil {
 		return nil, fmt.Errorf("%s: %w", e.Origin, err)
 	}
@@ -81,6 +81,10 @@ func newConnection(e config.Endpoint, onReconnect func(lost error)) (*Connection
 	}
 	return &Connection{Client: c, Host: e.Host, Origin: e.Origin, close: func(context.Context) error { return c.Close() }}, nil
 }
+
+// localReconnectTimeout is how long a command waits for a server of this machine that has ended: long enough for
+// one that a service manager starts again.
+const localReconnectTimeout = 20 * time.Second
 
 // tellReconnect tells that a command goes on while its connection is opened again.
 func (a *App) tellReconnect(lost error) {
@@ -147,7 +151,7 @@ func loadCAs(file string) (*tls.Config, error) {
 
 // QueryServer asks a server who it is.
 func QueryServer(ctx context.Context, e config.Endpoint) (atoll.Server, error) {
-	l, err := newConnection(e, nil)
+	l, err := newConnection(e, client.Options{})
 	if err != nil {
 		return atoll.Server{}, err
 	}
@@ -184,7 +188,7 @@ func (a *App) connectSocket(ctx context.Context) (*Connection, error) {
 	if err := conn.Close(); err != nil {
 		return nil, err
 	}
-	return newConnection(config.Endpoint{Host: "unix://" + path, Origin: "a server that runs here"}, a.tellReconnect)
+	return newConnection(config.Endpoint{Host: "unix://" + path, Origin: "a server that runs here"}, client.Options{OnReconnect: a.tellReconnect, ReconnectTimeout: localReconnectTimeout})
 }
 
 // ctxErr is the error of a context that is done before its time.

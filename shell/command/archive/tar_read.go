@@ -167,6 +167,9 @@ func (r *tarReader) readMembers() error {
 		case err != nil && !errors.Is(err, tar.ErrInsecurePath):
 			return r.reportBroken(err)
 		}
+		if h.Typeflag == tar.TypeXGlobalHeader {
+			continue // as git archive writes it: a comment for the whole archive
+		}
 		r.members++
 		r.need = r.src.n + (h.Size+tarBlock-1)/tarBlock*tarBlock
 		if !r.isWanted(h.Name) {

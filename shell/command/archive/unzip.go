@@ -184,6 +184,19 @@ func (u *unzipJob) open() (*kernel.Handle, *zip.Reader, bool) {
 	return nil, nil, false
 }
 
+// printComment prints the comment of an archive, without control characters.
+func (u *unzipJob) printComment(text string) {
+	if text == "" {
+		return
+	}
+	u.printf("%s\n", strings.Map(func(c rune) rune {
+		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
+			return -1
+		}
+		return c
+	}, strings.TrimSuffix(text, "\n")))
+}
+
 // selectMembers returns the members that the operands select.
 func (u *unzipJob) selectMembers(r *zip.Reader) []*zip.File {
 	var list []*zip.File
@@ -226,6 +239,7 @@ func (u *unzipJob) run(h *kernel.Handle, r *zip.Reader) {
 	}
 	if u.quiet == 0 && u.mode != 'p' || u.quiet < 2 && u.mode == 't' {
 		u.printf("Archive:  %s\n", u.archive)
+		u.printComment(r.Comment)
 	}
 	switch u.mode {
 	case 'l':

@@ -13,6 +13,7 @@ import (
 type attributeRule struct {
 	dir, pattern string
 	base         bool // the pattern is one of names, not of paths
+	folder       bool // it matches directories alone
 	settings     map[string]string
 }
 
@@ -28,6 +29,11 @@ func (r *repository) readAttributes(file, dir string) []attributeRule {
 	if err != nil {
 		return nil // most directories have none
 	}
+	return r.parseAttributes(b, dir)
+}
+
+// parseAttributes returns the rules of a text; dir is "" or ends with a slash.
+func (r *repository) parseAttributes(b []byte, dir string) []attributeRule {
 	var list []attributeRule
 	for line := range strings.Lines(string(b)) {
 		r.p.Tick(1 + len(line))
@@ -36,7 +42,8 @@ func (r *repository) readAttributes(file, dir string) []attributeRule {
 			continue
 		}
 		r.p.Alloc(int64(256 + 3*len(line)))
-		rule := attributeRule{dir: dir, base: !strings.Contains(words[0], "/"), pattern: strings.TrimPrefix(words[0], "/"), settings: make(map[string]string)}
+		pattern, folder := strings.CutSuffix(words[0], "/")
+		rule := attributeRule{dir: dir, base: !strings.Contains(pattern, "/"), folder: folder, pattern: strings.TrimPrefix(pattern, "/"), settings: make(map[string]string)}
 		for _, word := range words[1:] {
 			rule.set(word)
 		}
@@ -69,15 +76,23 @@ func (a *attributeRule) set(word string) {
 func (r *repository) attribute(name, attribute string) string {
 	found := ""
 	for _, rules := range r.attributeFiles(name) {
-		for _, rule := range rules {
-			value, ok := rule.settings[attribute]
-			if !ok {
-				continue
-			}
-			below, inside := strings.CutPrefix(name, rule.dir)
-			if inside && (rule.base && glob.Match(r.p, rule.pattern, path.Base(name)) || !rule.base && matchParts(r.p, strings.Split(rule.pattern, "/"), strings.Split(below, "/"))) {
-				found = value
-			}
+		found = r.stateOf(rules, name, attribute, found)
+	}
+	return found
+}
+
+// stateOf returns the state of an attribute of a file as rules say; found if they do not. The name of a directory ends with a
+// slash.
+func (r *repository) stateOf(rules []attributeRule, name, attribute, found string) string {
+	name, folder := strings.CutSuffix(name, "/")
+	for _, rule := range rules {
+		value, ok := rule.settings[attribute]
+		if !ok || rule.folder && !folder {
+			continue
+		}
+		below, inside := strings.CutPrefix(name, rule.dir)
+		if inside && (rule.base && glob.Match(r.p, rule.pattern, path.Base(name)) || !rule.base && matchParts(r.p, strings.Split(rule.pattern, "/"), strings.Split(below, "/"))) {
+			found = value
 		}
 	}
 	return found

@@ -28,6 +28,7 @@ Track versions of files. Repositories are those of git 2.39: either can read wha
   grep [-n] [-l] [-c] [-i] [-w] [-E|-F|-P] [-e] PATTERN [REVISION...] [-- PATH...], bisect [start|good|bad|skip|reset|log]
   worktree [add|list|remove|prune], config, rev-parse, rev-list, ls-files, ls-tree, cat-file, hash-object, write-tree,
   merge-base, for-each-ref, show-ref, symbolic-ref, update-ref, check-ignore, check-attr, gc
+  archive [--format=tar|tgz|zip] [--prefix=DIR/] [-o FILE] REVISION [PATH...], with export-ignore
 
 Remotes are paths, file://, http:// and https:// with the network that the sandbox allows; a credential is that of the
 network's rules, or USER:TOKEN in the URL. No editor, hook, filter, pager, credential helper or other program is started:
@@ -96,6 +97,7 @@ func subcommands() map[string]subcommand {
 		"grep":         {options: "-n --line-number -l --files-with-matches --name-only -L --files-without-match -c --count -i --ignore-case -w --word-regexp -v --invert-match -h -H -e= -E --extended-regexp -G --basic-regexp -F --fixed-strings -P --perl-regexp -q --quiet -A= -B= -C= --cached --untracked --no-index -I -a --text -o --only-matching --heading --break -z --and --all-match --no-color -r --recursive --full-name -p -W", run: (*call).grepFiles},
 		"clean":        {options: "-f --force -n --dry-run -d -x -X -q --quiet -e= --exclude=", run: (*call).cleanFiles, work: true},
 		"check-attr":   {options: "-a --all", run: (*call).checkAttributes},
+		"archive":      {options: "--format= --prefix= -o= --output= -l --list -v --verbose", run: (*call).archiveTree},
 		"gc":           {options: "--auto --aggressive --prune --prune= --no-prune -q --quiet --force", run: (*call).collectGarbage},
 		"prune":        {options: "-n --dry-run -v --verbose --progress --expire=", run: (*call).collectGarbage},
 		"repack":       {options: "-a -A -d -l -f -F -q --quiet -k", run: (*call).collectGarbage},
@@ -118,7 +120,7 @@ func substitutes() map[string]string {
 		"gitk": "use git log --graph --oneline --all", "instaweb": "use git log and git show", "daemon": "clone from a path or over https", "send-email": "write the patches with git format-patch",
 		"request-pull": "use git log and git diff with the range",
 		"fsck":         "every object is checked when it is read: use git log -p --all", "filter-branch": "use git rebase, or git checkout --orphan and commit", "filter-repo": "use git rebase, or git checkout --orphan and commit",
-		"rerere": "resolve the conflicts again", "notes": "write a file, or a message of a tag (git tag -a)", "replace": "use git rebase", "archive": "use git worktree add and tar", "bundle": "use git clone, or git format-patch",
+		"rerere": "resolve the conflicts again", "notes": "write a file, or a message of a tag (git tag -a)", "replace": "use git rebase", "bundle": "use git clone, or git format-patch",
 		"sparse-checkout": "clone the whole repository", "maintenance": "nothing needs to be maintained", "range-diff": "use git diff between both branches", "whatchanged": "use git log --stat",
 		"annotate": "use git blame", "verify-commit": "there are no signatures here", "verify-tag": "there are no signatures here", "credential": "put USER:TOKEN into the URL, or let the network rules of the sandbox add one",
 		"read-tree": "use git reset or git restore", "commit-tree": "use git commit", "update-index": "use git add or git rm --cached", "diff-tree": "use git diff or git show", "diff-index": "use git diff", "diff-files": "use git diff",

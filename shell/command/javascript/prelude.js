@@ -13,6 +13,16 @@ const guard = v => {
   return v
 }
 globalThis.Proxy = new RealProxy(RealProxy, { construct: (f, a) => note(new RealProxy(...a)), get: (f, k) => k === 'revocable' ? (...a) => { const r = RealProxy.revocable(...a); note(r.proxy); return r } : f[k] })
+const arrayFrom = Array.from
+const { from } = { from (v, ...rest) {
+  if (v !== null && typeof v === 'object' && !v[Symbol.iterator]) {
+    const d = Object.getOwnPropertyDescriptor(v, 'length')
+    if (proxies.has(v) || !d || d.get) v = guard(v)
+    else if (d.value > tooLong) throw new RangeError('Invalid array length')
+  }
+  return apply(arrayFrom, this, [v, ...rest])
+} }
+Object.defineProperty(Array, 'from', { value: from, writable: true, configurable: true })
 const { raw } = { raw (strings, ...values) { const l = Object(strings).raw, n = Math.min(Math.max(Math.trunc(l.length) || 0, 0), 2 ** 53 - 1); let s = ''; for (let i = 0; i < n; i++) { s += String(l[i]); if (i + 1 < n && i < values.length) s += String(values[i]) } return s } }
 Object.defineProperty(String, 'raw', { value: raw, writable: true, configurable: true })
 for (const proto of [Array.prototype]) for (const name of ['concat', 'copyWithin', 'every', 'fill', 'filter', 'find', 'findIndex', 'findLast', 'findLastIndex', 'flat', 'flatMap', 'forEach', 'includes', 'indexOf', 'join', 'lastIndexOf', 'map', 'reduce', 'reduceRight', 'reverse', 'shift', 'slice', 'some', 'sort', 'splice', 'toLocaleString', 'toReversed', 'toSorted', 'toSpliced', 'unshift', 'with']) {
