@@ -20,7 +20,7 @@ buildGoModule {
 
   # The hash of the output of 'go mod vendor'; TestNixOSPackage in cmd/atoll prints the new
   # one when that has changed.
-  vendorHash = "sha256-p5FsMlhSyDBQFkd9/hxPyiYQFo+iBtfx6eRi+SlIkRU=";
+  vendorHash = "sha256-8M0POBl9bKuUeLJiBtXaEN7YluunC5xvBqrOgCK2CyE=";
 
   env.CGO_ENABLED = 0;
   ldflags = [
