@@ -178,12 +178,16 @@ func (a commands) configCheck() *cobra.Command {
   atoll config check .atoll.yaml`,
 		Short: "Check the configuration for errors",
 		Long: `Check the configuration, or one file, and print every error. A file named
-.atoll.yaml is checked as a project's file. Login providers that do not answer
-are reported, but are no errors. The exit status is 1 if there are errors.`,
+.atoll.yaml is checked as a project's file. Misspelled variables and login
+providers that do not answer are reported, but are no errors. The exit status
+is 1 if there are errors.`,
 		Args:        app.CheckArgCount(0, 1, "at most one file"),
 		Annotations: app.AnyConfig,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := errors.Join(a.ConfigErr, config.CheckVariables(os.Environ()))
+			err := a.ConfigErr
+			for _, text := range problemTexts(config.CheckVariables(os.Environ())) {
+				fmt.Fprintf(a.Err, "atoll: warning: %s\n", text)
+			}
 			if len(args) == 0 {
 				err = errors.Join(err, a.checkLoginKeys())
 				a.warnOfLogins(cmd.Context())
