@@ -199,10 +199,11 @@ func kernelParameters(o *monitorOrder) string {
 // AppArmor and TOMOYO have no rules, but are called for each file and program. Pressure accounting
 // runs at each task switch, and is not used. Feature 112 means that "rep stosq" is fast: it is
 // emulated word by word, slower than a loop. The clock is the host's: a kernel that compares it
-// with timer ticks, which are late on a busy host, would switch to a clock that counts ticks. The
+// with timer ticks, which are late on a busy host, would switch to a clock that counts ticks, and
+// one that waits for some ticks at its start would panic. The
 // last two are for process 1: it does likewise, and its goroutines are not preempted by signals
 // only because the processor is slow.
-const emulatedParameters = " mitigations=off lsm=landlock,yama psi=0 clearcpuid=112 tsc=reliable atoll.emulated GODEBUG=asyncpreemptoff=1"
+const emulatedParameters = " mitigations=off lsm=landlock,yama psi=0 clearcpuid=112 tsc=reliable no_timer_check atoll.emulated GODEBUG=asyncpreemptoff=1"
 
 func kernelArgs(o *monitorOrder, p *inheritedFiles) ([]string, error) {
 	fd, err := p.open(o.Kernel, os.O_RDONLY)
