@@ -43,7 +43,9 @@ func New(o Options) *Verifier {
 		v.now = time.Now
 	}
 	for name, config := range o.Providers {
-		v.providers[name] = &provider{Provider: config, name: name, now: v.now}
+		p := &provider{Provider: config, name: name, now: v.now}
+		p.keys = &keySet{now: v.now, read: p.readKeys}
+		v.providers[name] = p
 	}
 	return v
 }
@@ -54,10 +56,10 @@ type provider struct {
 
 	name string
 	now  func() time.Time
+	keys *keySet // read when they are needed
 
-	mu       sync.Mutex
+	mu       sync.Mutex     // held while the provider is discovered: whom the keys are enough does not take it
 	client   *http.Client   // guarded by mu
-	keys     *keySet        // guarded by mu
 	document *oidc.Provider // of a provider that was discovered; guarded by mu
 	tried    time.Time      // last attempt to discover it; guarded by mu
 	err      error          // of that; guarded by mu
@@ -130,11 +132,7 @@ func (k *keyCheck) VerifySignature(ctx context.Context, token string) (payload [
 
 // verifyToken verifies a token of the provider, which must have the nonce, if it is not empty.
 func (p *provider) verifyToken(ctx context.Context, token, nonce string) (fleet.Identity, error) {
-	keys, err := p.keySet()
-	if err != nil {
-		return fleet.Identity{}, err
-	}
-	check := &keyCheck{keys: keys}
+	check := &keyCheck{keys: p.keys}
 	supported := make([]string, len(algorithms))
 	for i, a := range algorithms {
 		supported[i] = string(a)
