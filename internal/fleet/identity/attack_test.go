@@ -170,3 +170,16 @@ func TestOldKeysDoNotWait(t *testing.T) {
 	}
 	answers <- nil // what was asked for meanwhile ends
 }
+
+// A claim of groups that is the email counts only if it is verified, as an email elsewhere in a rule.
+func TestEmailAsGroup(t *testing.T) {
+	b := newBench(t, func(p *Provider) {
+		p.GroupsClaim, p.Rules = "email", []Rule{{Group: "boss@acme.test", Grant: Grant{Owner: "company/boss", Role: atoll.RoleAdmin}}}
+	})
+	for _, verified := range []bool{true, false} {
+		_, err := b.VerifyToken(t.Context(), b.issuer.Sign(map[string]any{"email": "boss@acme.test", "email_verified": verified}))
+		if (err == nil) != verified {
+			t.Errorf("email_verified %v: %v", verified, err)
+		}
+	}
+}

@@ -157,15 +157,17 @@ func (p *provider) verifyToken(ctx context.Context, token, nonce string) (fleet.
 	if err := parsed.Claims(&c); err != nil {
 		return fleet.Identity{}, fmt.Errorf("%w: the claims of the token: %w", atoll.ErrDenied, err)
 	}
+	if err := c.checkNames(); err != nil {
+		return fleet.Identity{}, err
+	}
 	if nonce != "" && parsed.Nonce != nonce {
 		return fleet.Identity{}, fmt.Errorf("%w: the token was issued for another login (nonce)", atoll.ErrDenied)
 	}
 	if parsed.Subject == "" {
 		return fleet.Identity{}, fmt.Errorf("%w: the token has no subject", atoll.ErrDenied)
 	}
-	azp := c.texts("azp")
-	if len(parsed.Audience) > 1 && len(azp) > 0 && !slices.Contains(p.audiences(), azp[0]) {
-		return fleet.Identity{}, fmt.Errorf("%w: the token was issued to the client %q", atoll.ErrDenied, shorten(azp[0]))
+	if azp, _ := c.text("azp"); len(parsed.Audience) > 1 && c["azp"] != nil && !slices.Contains(p.audiences(), azp) {
+		return fleet.Identity{}, fmt.Errorf("%w: the token was issued to the client %q", atoll.ErrDenied, shorten(azp))
 	}
 	owner, scopes, err := p.decide(p.name, c)
 	return fleet.Identity{
