@@ -93,7 +93,7 @@ func serve(ctx context.Context, conn net.Conn, dir string, cold bool) error {
 		return err
 	}
 	debug.FreeOSMemory() // what compiling has used
-	if err := seal.Process(seal.Options{Memory: wasi.MaxMemory + margin}); err != nil {
+	if err := seal.Process(seal.Options{Memory: wasi.MaxMemory + margin, EndWithParent: true}); err != nil {
 		return err
 	}
 	return e.run(ctx, cold)

@@ -180,6 +180,9 @@ func (d *Driver) launchPython(cold bool) (*interpreter, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := fdpass.SealInherited(); err != nil {
+		return nil, err
+	}
 	ours, theirs, err := socketPair()
 	if err != nil {
 		return nil, err
@@ -192,20 +195,29 @@ func (d *Driver) launchPython(cold bool) (*interpreter, error) {
 	in.cmd.Env, in.cmd.Dir, in.cmd.Stderr = []string{}, "/", &in.stderr
 	in.cmd.ExtraFiles = []*os.File{theirs}
 	in.cmd.SysProcAttr = workerAttr(true)
-	if err = fdpass.SealInherited(); err == nil {
-		if err = in.cmd.Start(); errors.Is(err, os.ErrPermission) { // no namespaces for this user
-			in.cmd = &exec.Cmd{Path: in.cmd.Path, Args: in.cmd.Args, Env: []string{}, Dir: "/", Stderr: &in.stderr, ExtraFiles: in.cmd.ExtraFiles, SysProcAttr: workerAttr(false)}
-			err = in.cmd.Start()
-		}
+	started := make(chan error)
+	go in.runProcess(started)
+	if err = errors.Join(<-started, theirs.Close()); err != nil {
+		return nil, errors.Join(fmt.Errorf("starting %s: %w", helper.PythonProgram, err), in.Close())
 	}
-	if err = errors.Join(err, theirs.Close()); err != nil {
-		return nil, errors.Join(fmt.Errorf("starting %s: %w", helper.PythonProgram, err), ours.Close())
-	}
-	go func() {
-		defer close(in.ended)
-		_ = in.cmd.Wait() // its end is what counts
-	}()
 	return in, nil
+}
+
+// runProcess starts the process and waits for its end, all on one thread: an interpreter that computes does not see that
+// its connection has ended, but the system kills it (seal.Options.EndWithParent) when the thread ends that has started it.
+func (in *interpreter) runProcess(started chan<- error) {
+	defer close(in.ended)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := in.cmd.Start()
+	if errors.Is(err, os.ErrPermission) { // no namespaces for this user
+		in.cmd = &exec.Cmd{Path: in.cmd.Path, Args: in.cmd.Args, Env: []string{}, Dir: "/", Stderr: &in.stderr, ExtraFiles: in.cmd.ExtraFiles, SysProcAttr: workerAttr(false)}
+		err = in.cmd.Start()
+	}
+	started <- err
+	if err == nil {
+		_ = in.cmd.Wait() // its end is what counts
+	}
 }
 
 func (in *interpreter) hasEnded() bool {
@@ -221,7 +233,9 @@ func (in *interpreter) hasEnded() bool {
 func (in *interpreter) Close() error {
 	in.end.Do(func() {
 		_ = in.Conn.Close()
-		_ = in.cmd.Process.Kill() // it may have ended
+		if in.cmd.Process != nil {
+			_ = in.cmd.Process.Kill() // it may have ended
+		}
 		<-in.ended
 		if in.onEnd != nil {
 			in.onEnd()

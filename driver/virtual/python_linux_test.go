@@ -1,11 +1,13 @@
 package virtual_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -182,7 +184,47 @@ func TestPythonEndsWithItsCommand(t *testing.T) {
 		if err == nil {
 			t.Error("the command ended")
 		}
-		testenv.WaitFor(t, "the interpreter to end", func() bool { return len(interpreters(t)) == 0 })
+		testenv.WaitFor(t, "the interpreter to end", func() bool { return len(interpreters(t, "self")) == 0 })
+	}
+}
+
+// TestPythonEndsWithItsHost kills the process that has the sandbox, in the middle of a loop: an interpreter that computes asks
+// nothing, and ends all the same.
+func TestPythonEndsWithItsHost(t *testing.T) {
+	const child = "ATOLL_TEST_SANDBOX"
+	if runtime, is := os.LookupEnv(child); is {
+		box := newPython(t, atoll.Spec{Runtime: runtime})
+		_, err := box.Exec(t.Context(), atoll.Cmd{Args: []string{"python3", "-c", "print('begun', flush=True)\nwhile True: pass"}, Stdout: os.Stdout})
+		t.Fatal(err)
+	}
+	newPython(t, atoll.Spec{})
+	for _, sealed := range []string{"", virtual.Sealed} {
+		host := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPythonEndsWithItsHost$")
+		host.Env = append(os.Environ(), child+"="+sealed)
+		out, err := host.StdoutPipe()
+		if err == nil {
+			err = host.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		line, err := bufio.NewReader(out).ReadString('\n')
+		if err != nil || line != "begun\n" {
+			t.Errorf("%q %v", line, err)
+		}
+		running := interpreters(t, strconv.Itoa(host.Process.Pid))
+		if len(running) == 0 {
+			t.Error("no interpreter runs")
+		}
+		_ = host.Process.Kill() // it runs until then
+		_ = host.Wait()         // it was killed
+		for _, pid := range running {
+			testenv.WaitFor(t, "the interpreter to end", func() bool {
+				b, err := os.ReadFile("/proc/" + pid + "/stat")
+				_, state, _ := strings.Cut(string(b), ") ")
+				return err != nil || strings.HasPrefix(state, "Z")
+			})
+		}
 	}
 }
 
@@ -230,10 +272,10 @@ type writerFunc func([]byte) (int, error)
 // Write calls the function.
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// interpreters returns the ids of the interpreters that are children of this process, and run a program.
-func interpreters(t *testing.T) (list []string) {
+// interpreters returns the ids of the interpreters that are children of a process, and run a program.
+func interpreters(t *testing.T, parent string) (list []string) {
 	t.Helper()
-	children, err := filepath.Glob("/proc/self/task/*/children")
+	children, err := filepath.Glob("/proc/" + parent + "/task/*/children")
 	if err != nil {
 		t.Fatal(err)
 	}

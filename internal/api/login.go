@@ -271,7 +271,10 @@ func (s *Server) authenticateIdentity(r *http.Request, secret string) (fleet.Cal
 	if err == nil {
 		return s.fleet.AuthenticateIdentity(r.Context(), id)
 	}
-	if errors.Is(err, atoll.ErrUnavailable) {
+	if errors.Is(err, atoll.ErrUnavailable) { // perhaps to a stranger, whose token nobody can check
+		if err := s.callers.recordWrongToken(r); err != nil {
+			return fleet.Caller{}, err
+		}
 		s.log.WarnContext(r.Context(), "login provider", "id", callOf(r.Context()).id, "err", err)
 	}
 	return fleet.Caller{}, hideProviderError(err)

@@ -624,3 +624,22 @@ func TestClientCertificate(t *testing.T) {
 		t.Error("a certificate of another authority was accepted")
 	}
 }
+
+// While a provider does not answer, nobody can check its tokens: strangers who show invented ones are slowed and fill no
+// log, as those with wrong tokens.
+func TestInventedTokensWithoutProvider(t *testing.T) {
+	s := newLoginSite(t)
+	s.server.callers.limits.WrongTokens = 2
+	s.issuer.SetDown(true)
+	s.token = s.issuer.Sign(map[string]any{"groups": "developers"})
+	statuses := make(map[int]int)
+	for range 20 { // the limiter may grant one more in a second
+		statuses[s.do("GET", "/v1/sandboxes", "").status]++
+	}
+	if statuses[http.StatusServiceUnavailable] < 2 || statuses[http.StatusTooManyRequests] == 0 || len(statuses) != 2 {
+		t.Errorf("answers: %v", statuses)
+	}
+	if n := strings.Count(s.log.String(), `msg="login provider"`); n != statuses[http.StatusServiceUnavailable] {
+		t.Errorf("%d lines of the log for %v", n, statuses)
+	}
+}

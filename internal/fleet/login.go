@@ -49,10 +49,13 @@ var errRevokedSource = fmt.Errorf("%w: a token that was given for this login was
 // AuthenticateIdentity returns the caller of an identity that is shown with each request. Its rights are those that
 // the configuration gives now. A row in the table of tokens stands for it, so that it can be listed and revoked.
 func (f *Fleet) AuthenticateIdentity(ctx context.Context, id Identity) (Caller, error) {
-	c, used, err := f.findIdentity(ctx, f.registry.TokenDB, id)
-	if errors.Is(err, sql.ErrNoRows) {
+	c, row, err := f.findIdentity(ctx, f.registry.TokenDB, id)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
 		c, err = f.insertIdentity(ctx, id)
-		used = registry.Timestamp(f.now())
+		row.used = registry.Timestamp(f.now())
+	case err == nil && row.outdated:
+		err = f.registry.Write(ctx, func(tx *sql.Tx) error { return updateIdentity(ctx, tx, c.Token, id) })
 	}
 	if err != nil {
 		if !errors.Is(err, atoll.ErrDenied) && ctx.Err() != nil {
@@ -60,36 +63,41 @@ func (f *Fleet) AuthenticateIdentity(ctx context.Context, id Identity) (Caller, 
 		}
 		return Caller{}, wrapOpError("authenticate", "", err)
 	}
-	if now := registry.Timestamp(f.now()); now-used >= int64(tokenUsePrecision) {
+	if now := registry.Timestamp(f.now()); now-row.used >= int64(tokenUsePrecision) {
 		f.recorder.recordTokenUse(c.Token, now)
 	}
 	return c, nil
 }
 
+// identityRow is what else the row of an identity says.
+type identityRow struct {
+	used     int64
+	outdated bool // its rights are not those that the configuration gives now
+}
+
 // findIdentity returns the caller of an identity that was shown before, sql.ErrNoRows if it was not.
-func (f *Fleet) findIdentity(ctx context.Context, q registry.Querier, id Identity) (Caller, int64, error) {
+func (f *Fleet) findIdentity(ctx context.Context, q registry.Querier, id Identity) (Caller, identityRow, error) {
 	if err := checkSource(ctx, q, id); err != nil {
-		return Caller{}, 0, err
+		return Caller{}, identityRow{}, err
 	}
 	c := Caller{Owner: id.Owner, Scopes: id.Scopes, Provider: id.Provider}
+	var row identityRow
 	var owner atoll.Owner
 	var scopes []byte
-	var expires, used int64
-	err := q.QueryRowContext(ctx, `select id, app, user, scopes, expires, used from tokens where hash = ?`, id.Source[:]).Scan(&c.Token, &owner.App, &owner.User, &scopes, &expires, &used)
+	var expires int64
+	err := q.QueryRowContext(ctx, `select id, app, user, scopes, expires, used from tokens where hash = ?`, id.Source[:]).Scan(&c.Token, &owner.App, &owner.User, &scopes, &expires, &row.used)
 	if err != nil {
-		return Caller{}, 0, err
+		return Caller{}, identityRow{}, err
 	}
 	if expires <= registry.Timestamp(f.now()) {
-		return Caller{}, 0, errBadToken
+		return Caller{}, identityRow{}, errBadToken
 	}
 	var had []atoll.Scope
 	if err := json.Unmarshal(scopes, &had); err != nil {
-		return Caller{}, 0, err
+		return Caller{}, identityRow{}, err
 	}
-	if owner != id.Owner || !slices.Equal(had, id.Scopes) {
-		return c, used, f.updateIdentity(ctx, c.Token, id)
-	}
-	return c, used, nil
+	row.outdated = owner != id.Owner || !slices.Equal(had, id.Scopes)
+	return c, row, nil
 }
 
 // checkSource refuses an identity for which a token was revoked.
@@ -105,15 +113,13 @@ func checkSource(ctx context.Context, q registry.Querier, id Identity) error {
 }
 
 // updateIdentity stores the rights that the configuration gives an identity now.
-func (f *Fleet) updateIdentity(ctx context.Context, token string, id Identity) error {
+func updateIdentity(ctx context.Context, tx *sql.Tx, token string, id Identity) error {
 	scopes, err := json.Marshal(id.Scopes)
 	if err != nil {
 		return err
 	}
-	return f.registry.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `update tokens set app = ?, user = ?, scopes = ? where id = ?`, id.Owner.App, id.Owner.User, string(scopes), token)
-		return err
-	})
+	_, err = tx.ExecContext(ctx, `update tokens set app = ?, user = ?, scopes = ? where id = ?`, id.Owner.App, id.Owner.User, string(scopes), token)
+	return err
 }
 
 // insertIdentity stores an identity that is shown for the first time.
@@ -123,8 +129,12 @@ func (f *Fleet) insertIdentity(ctx context.Context, id Identity) (c Caller, err 
 	noted := f.Account(Caller{Owner: id.Owner, Token: t.ID}).startAudit(loginOp, t.ID, describeIdentity(id))
 	defer func() { noted(err) }()
 	err = f.registry.Write(ctx, func(tx *sql.Tx) error {
+		var row identityRow
 		var other error
-		if c, _, other = f.findIdentity(ctx, tx, id); !errors.Is(other, sql.ErrNoRows) {
+		if c, row, other = f.findIdentity(ctx, tx, id); !errors.Is(other, sql.ErrNoRows) {
+			if other == nil && row.outdated {
+				other = updateIdentity(ctx, tx, c.Token, id)
+			}
 			return other // a concurrent request has stored it
 		}
 		c = Caller{Owner: id.Owner, Scopes: id.Scopes, Token: t.ID, Provider: id.Provider}

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"crypto/sha256"
 	"database/sql"
 	"errors"
@@ -206,5 +207,28 @@ func TestTokenIsNoSession(t *testing.T) {
 	c, err := f.Authenticate(t.Context(), tok.Secret)
 	if err != nil || c.Provider != "" || tok.Provider != "" || strings.Contains(tok.Subject, "root") {
 		t.Errorf("%+v %+v %v", c, tok, err)
+	}
+}
+
+// Two servers can store one identity at the same time, with the rules of before and after a reload. The second takes the
+// row of the first, within its own transaction.
+func TestIdentityIsStoredByAnotherServer(t *testing.T) {
+	c := newFakeClock()
+	f := openMemoryFleet(t, t.TempDir(), c.now)
+	id := newIdentity(c, "one")
+	first, err := f.AuthenticateIdentity(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id.Owner, id.Scopes = bob, []atoll.Scope{atoll.ScopeRead}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	got, err := f.insertIdentity(ctx, id) // after another server's insertIdentity
+	if err != nil || got.Token != first.Token || got.Owner != bob {
+		t.Errorf("%+v %v", got, err)
+	}
+	list, err := f.Account(LocalCaller()).Tokens(t.Context())
+	if err != nil || len(list) != 1 || list[0].Owner != bob {
+		t.Errorf("%+v %v", list, err)
 	}
 }

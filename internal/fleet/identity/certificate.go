@@ -41,6 +41,12 @@ func (v *Verifier) VerifyCertificate(cert *x509.Certificate) (fleet.Identity, er
 	owner, err := c.ownerOf(nil)
 	return fleet.Identity{
 		Provider: found[0], Subject: shorten(cert.Subject.String()), Owner: owner, Scopes: c.scopes(), Expires: cert.NotAfter,
-		Source: sha256.Sum256(append([]byte("certificate:"), cert.Raw...)), Certificate: true,
+		Source: sourceOfCertificate(cert), Certificate: true,
 	}, err
+}
+
+// sourceOfCertificate identifies a certificate. The signature is left out, as in sourceOf: whoever has one of ECDSA can
+// make another that is valid, too.
+func sourceOfCertificate(cert *x509.Certificate) [sha256.Size]byte {
+	return sha256.Sum256(append([]byte("certificate:"), cert.RawTBSCertificate...))
 }

@@ -238,6 +238,9 @@ func (g *Grant) check(templates bool) error {
 	var errs []error
 	app, user, found := strings.Cut(g.Owner, "/")
 	if templates {
+		if len(placeholder.FindAllString(user, 2)) > 1 {
+			errs = append(errs, fmt.Errorf("owner %q: must have one {NAME} at most: with two, one user's claims could make the name of another", g.Owner))
+		}
 		user = placeholder.ReplaceAllString(user, "x")
 	}
 	if !found {

@@ -71,16 +71,6 @@ func (p *provider) unavailable(err error) error {
 	return fmt.Errorf("%w: the login provider %s (%s): %w", atoll.ErrUnavailable, p.name, p.Issuer, err)
 }
 
-// keySet returns the keys of the provider, which are read when they are needed.
-func (p *provider) keySet() (*keySet, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.keys == nil {
-		p.keys = &keySet{now: p.now, read: p.readKeys}
-	}
-	return p.keys, nil
-}
-
 // readKeys reads the keys from their file or from the provider.
 func (p *provider) readKeys(ctx context.Context) ([]byte, error) {
 	if p.KeysFile != "" {
@@ -158,10 +148,7 @@ func (v *Verifier) Check(ctx context.Context) map[string]error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.providers)) {
 		p := v.providers[name]
-		keys, err := p.keySet()
-		if err == nil {
-			_, err = keys.currentKeys(ctx, false)
-		}
+		_, err := p.keys.currentKeys(ctx, false)
 		if err == nil && p.ClientSecretFile != "" {
 			_, err = p.clientSecret()
 		}

@@ -26,14 +26,15 @@ const (
 
 // keySet holds the keys of a provider.
 type keySet struct {
-	read func(ctx context.Context) ([]byte, error) // a JSON Web Key Set
+	read func(ctx context.Context) ([]byte, error) // a JSON Web Key Set; it has a deadline of its own
 	now  func() time.Time
 
-	mu    sync.Mutex
-	keys  []jose.JSONWebKey // guarded by mu
-	got   time.Time         // when keys were read; guarded by mu
-	tried time.Time         // last attempt; guarded by mu
-	err   error             // of the last attempt; guarded by mu
+	mu      sync.Mutex
+	keys    []jose.JSONWebKey // guarded by mu
+	got     time.Time         // when keys were read; guarded by mu
+	tried   time.Time         // last attempt; guarded by mu
+	err     error             // of the last attempt; guarded by mu
+	reading chan struct{}     // closed at the end of an attempt in progress; nil: there is none; guarded by mu
 }
 
 // verify returns the payload of a token that one of the keys has signed: ErrDenied if none has, ErrUnavailable if
@@ -73,35 +74,61 @@ func verifyWith(keys []jose.JSONWebKey, jws *jose.JSONWebSignature) ([]byte, boo
 	return nil, false
 }
 
-// currentKeys returns the keys, read anew if they are old or newer ones are wanted. Callers wait for an attempt in
-// progress, which has a deadline.
+// currentKeys returns the keys, read anew if they are old or newer ones are wanted. While a provider does not answer, only
+// those wait for it whom the keys of before are no help.
 func (k *keySet) currentKeys(ctx context.Context, newer bool) ([]jose.JSONWebKey, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	age := k.now().Sub(k.got)
-	if !newer && !k.got.IsZero() && age < keyAge {
+	if !newer && k.newerThan(keyAge) {
 		return k.keys, nil
 	}
-	if k.tried.IsZero() || k.now().Sub(k.tried) >= keyInterval {
-		k.readKeys(context.WithoutCancel(ctx)) // others wait for it, too
+	if k.reading == nil && (k.tried.IsZero() || k.now().Sub(k.tried) >= keyInterval) {
+		k.reading = make(chan struct{})
+		go k.readKeys(context.WithoutCancel(ctx)) // others wait for it, too
 	}
-	if k.err != nil && (newer || k.got.IsZero() || age >= keyStale) {
+	if reading := k.reading; reading != nil && (newer || k.err == nil || !k.newerThan(keyStale)) {
+		if err := k.awaitKeys(ctx, reading); err != nil {
+			return nil, err
+		}
+	}
+	if k.err != nil && (newer || !k.newerThan(keyStale)) {
 		return nil, k.err
 	}
 	return k.keys, nil
 }
 
-// readKeys reads the keys. The caller holds mu.
+// newerThan reports whether there are keys that were read less than a time ago. The caller holds mu.
+func (k *keySet) newerThan(age time.Duration) bool {
+	return !k.got.IsZero() && k.now().Sub(k.got) < age
+}
+
+// awaitKeys waits for an attempt to read the keys, without mu, which the caller holds.
+func (k *keySet) awaitKeys(ctx context.Context, reading <-chan struct{}) error {
+	k.mu.Unlock()
+	defer k.mu.Lock()
+	select {
+	case <-reading:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// readKeys reads the keys.
 func (k *keySet) readKeys(ctx context.Context) {
 	b, err := k.read(ctx)
-	k.tried = k.now()
+	var keys []jose.JSONWebKey
 	if err == nil {
-		var keys []jose.JSONWebKey
-		if keys, err = parseKeys(b); err == nil {
-			k.keys, k.got = keys, k.tried
-		}
+		keys, err = parseKeys(b)
 	}
-	k.err = err
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tried, k.err = k.now(), err
+	if err == nil {
+		k.keys, k.got = keys, k.tried
+	}
+	close(k.reading)
+	k.reading = nil
 }
 
 // parseKeys parses a JSON Web Key Set. Keys of kinds that are not known are left out.

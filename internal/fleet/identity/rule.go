@@ -40,6 +40,25 @@ func (c claims) text(name string) (string, error) {
 	return text, nil
 }
 
+// ownClaims are the claims that decide whether a token is valid.
+var ownClaims = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "nonce", "azp"}
+
+// checkNames refuses tokens with a second claim that parsers of JSON, which ignore case, take for one of ownClaims, and
+// tokens that say what has happened (RFC 8417), such as a logout: nobody logs in by them.
+func (c claims) checkNames() error {
+	for name := range c {
+		for _, own := range ownClaims {
+			if name != own && strings.EqualFold(name, own) {
+				return fmt.Errorf("%w: the token has the claim %q, which is almost %q", atoll.ErrDenied, shorten(name), own)
+			}
+		}
+	}
+	if c["events"] != nil {
+		return fmt.Errorf("%w: the token is a notice of the provider (events), not one to log in by", atoll.ErrDenied)
+	}
+	return nil
+}
+
 // matches reports whether a rule is for the bearer of claims.
 func (r *Rule) matches(c claims, groupsClaim string) bool {
 	if r.Group != "" && !slices.Contains(c.texts(groupsClaim), r.Group) {
@@ -54,9 +73,9 @@ func (r *Rule) matches(c claims, groupsClaim string) bool {
 }
 
 // usesEmail reports whether a rule trusts the email of a token.
-func (r *Rule) usesEmail() bool {
+func (r *Rule) usesEmail(groupsClaim string) bool {
 	_, claimed := r.Claims["email"]
-	return claimed || strings.Contains(r.Owner, "{email}")
+	return claimed || r.Group != "" && groupsClaim == "email" || strings.Contains(r.Owner, "{email}")
 }
 
 // ownerOf returns the owner of the bearer of claims. A claim can only be in the user: it never chooses the app.
@@ -91,7 +110,7 @@ func (p *Provider) decide(name string, c claims) (atoll.Owner, []atoll.Scope, er
 		if !r.matches(c, groupsClaim) {
 			continue
 		}
-		if r.usesEmail() && !slices.Equal(c.texts("email_verified"), []string{"true"}) {
+		if r.usesEmail(groupsClaim) && !slices.Equal(c.texts("email_verified"), []string{"true"}) {
 			return atoll.Owner{}, nil, fmt.Errorf("%w: the provider %s has not verified the email of the token", atoll.ErrDenied, name)
 		}
 		o, err := r.ownerOf(c)

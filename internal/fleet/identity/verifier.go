@@ -43,7 +43,9 @@ func New(o Options) *Verifier {
 		v.now = time.Now
 	}
 	for name, config := range o.Providers {
-		v.providers[name] = &provider{Provider: config, name: name, now: v.now}
+		p := &provider{Provider: config, name: name, now: v.now}
+		p.keys = &keySet{now: v.now, read: p.readKeys}
+		v.providers[name] = p
 	}
 	return v
 }
@@ -54,10 +56,10 @@ type provider struct {
 
 	name string
 	now  func() time.Time
+	keys *keySet // read when they are needed
 
-	mu       sync.Mutex
+	mu       sync.Mutex     // held while the provider is discovered: whom the keys are enough does not take it
 	client   *http.Client   // guarded by mu
-	keys     *keySet        // guarded by mu
 	document *oidc.Provider // of a provider that was discovered; guarded by mu
 	tried    time.Time      // last attempt to discover it; guarded by mu
 	err      error          // of that; guarded by mu
@@ -130,11 +132,7 @@ func (k *keyCheck) VerifySignature(ctx context.Context, token string) (payload [
 
 // verifyToken verifies a token of the provider, which must have the nonce, if it is not empty.
 func (p *provider) verifyToken(ctx context.Context, token, nonce string) (fleet.Identity, error) {
-	keys, err := p.keySet()
-	if err != nil {
-		return fleet.Identity{}, err
-	}
-	check := &keyCheck{keys: keys}
+	check := &keyCheck{keys: p.keys}
 	supported := make([]string, len(algorithms))
 	for i, a := range algorithms {
 		supported[i] = string(a)
@@ -159,15 +157,17 @@ func (p *provider) verifyToken(ctx context.Context, token, nonce string) (fleet.
 	if err := parsed.Claims(&c); err != nil {
 		return fleet.Identity{}, fmt.Errorf("%w: the claims of the token: %w", atoll.ErrDenied, err)
 	}
+	if err := c.checkNames(); err != nil {
+		return fleet.Identity{}, err
+	}
 	if nonce != "" && parsed.Nonce != nonce {
 		return fleet.Identity{}, fmt.Errorf("%w: the token was issued for another login (nonce)", atoll.ErrDenied)
 	}
 	if parsed.Subject == "" {
 		return fleet.Identity{}, fmt.Errorf("%w: the token has no subject", atoll.ErrDenied)
 	}
-	azp := c.texts("azp")
-	if len(parsed.Audience) > 1 && len(azp) > 0 && !slices.Contains(p.audiences(), azp[0]) {
-		return fleet.Identity{}, fmt.Errorf("%w: the token was issued to the client %q", atoll.ErrDenied, shorten(azp[0]))
+	if azp, _ := c.text("azp"); len(parsed.Audience) > 1 && c["azp"] != nil && !slices.Contains(p.audiences(), azp) {
+		return fleet.Identity{}, fmt.Errorf("%w: the token was issued to the client %q", atoll.ErrDenied, shorten(azp))
 	}
 	owner, scopes, err := p.decide(p.name, c)
 	return fleet.Identity{

@@ -6,6 +6,8 @@ package seal
 type Options struct {
 	Dirs   []Dir // directories that the process can use; nil: it can't open any file
 	Memory int64 // bytes that it can allocate from now on; 0: no limit
+
+	EndWithParent bool // the system kills it when the thread ends that has started it
 }
 
 // Dir is a directory of the host that the process keeps.

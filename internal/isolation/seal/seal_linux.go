@@ -59,6 +59,11 @@ func Process(o Options) error {
 	if err := dropCapabilities(); err != nil {
 		return err
 	}
+	if o.EndWithParent { // the kernel forgets it when a process becomes another user
+		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+			return os.NewSyscallError("prctl", err)
+		}
+	}
 	filter, err := seccomp.Worker{PID: os.Getpid(), Files: len(o.Dirs) > 0}.Filter()
 	if err != nil {
 		return err

@@ -244,6 +244,8 @@ func (e *engine) stat(name string, follow bool) any {
 }
 
 func (e *engine) readDir(name string) any {
+	before := e.p.Charged()
+	defer func() { e.p.Free(e.p.Charged() - before) }()
 	list, err := e.p.ReadDir(name)
 	if err != nil {
 		return e.result("", err, "scandir", name)
@@ -257,7 +259,6 @@ func (e *engine) readDir(name string) any {
 		}
 		b.WriteString(kindOf(d.Type()) + d.Name())
 	}
-	e.p.Free(int64(b.Len()))
 	return "=" + b.String()
 }
 

@@ -121,3 +121,12 @@ func TestRefusedSaysWhatToUse(t *testing.T) {
 		}
 	}
 }
+
+// TestListingsCostNothing: a script may list a large directory as often as it likes.
+func TestListingsCostNothing(t *testing.T) {
+	s := commandtest.New(t, "/w", javascript.Commands()...)
+	o := s.Exec("", "node", "-e", "const fs = require('fs'); fs.mkdirSync('l'); for (let i = 0; i < 5000; i++) fs.writeFileSync('l/' + i, ''); for (let i = 0; i < 150; i++) fs.readdirSync('l'); console.log(fs.readdirSync('l').length)")
+	if o.Code != 0 || o.Stdout != "5000\n" {
+		t.Errorf("%+v", o)
+	}
+}

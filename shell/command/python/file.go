@@ -228,7 +228,9 @@ func (s *session) readDir(c *wasi.Call, f *file) wasi.Reply {
 	}
 	cookie, size := c.Arg(1), min(max(0, c.Arg(2)), maxRead)
 	if cookie == 0 || !f.listed {
+		before := s.p.Charged()
 		list, err := s.p.ReadDir(f.path)
+		s.p.Free(s.p.Charged() - before) // of a large directory: this file is charged instead
 		if err != nil {
 			return failed(err)
 		}

@@ -269,6 +269,45 @@ func TestClosedDirectoriesCostNothing(t *testing.T) {
 	}
 }
 
+// TestListingsCostNothing: a program may list a large directory as often as it likes, and is charged for the entries of once.
+func TestListingsCostNothing(t *testing.T) {
+	const entries, times = 5000, 20
+	k, res := run(t, kernel.Run{}, kernel.Limits{Memory: 8 << 20}, func(f *fake) {
+		for i := range entries {
+			if a := f.call(wasi.OpLink, fmt.Sprintf("/tmp/l/tmp/%d", i), 6); a.Errno != 0 {
+				f.call(wasi.OpClose, "", f.call(wasi.OpOpen, "/tmp/l", wasi.FlagWrite|wasi.FlagCreate).Arg(0))
+			}
+		}
+		fd := f.call(wasi.OpOpen, "/tmp", wasi.FlagRead|wasi.FlagDirectory).Arg(0)
+		for range times {
+			if a := f.call(wasi.OpReadDir, "", fd, 0, 100); a.Errno != 0 {
+				t.Errorf("%+v", a)
+				return
+			}
+		}
+		f.exit(0)
+	})
+	if res.Status.Code != 0 || k.Memory() != 0 {
+		t.Errorf("%+v, %d bytes: %s", res.Status, k.Memory(), res.Stderr)
+	}
+}
+
+// TestLongNamesAreRefused: the names of open files are no memory that nobody is charged for.
+func TestLongNamesAreRefused(t *testing.T) {
+	_, res := run(t, kernel.Run{}, kernel.Limits{}, func(f *fake) {
+		f.call(wasi.OpClose, "", f.call(wasi.OpOpen, "/tmp/f", wasi.FlagWrite|wasi.FlagCreate).Arg(0))
+		for _, name := range []string{strings.Repeat("/", 1<<19) + "tmp/f", strings.Repeat("/.", 1<<18) + "/tmp/f", strings.Repeat("/tmp/..", 1<<16) + "/tmp/f"} {
+			if a := f.call(wasi.OpOpen, name, wasi.FlagRead); a.Errno == 0 {
+				t.Errorf("a name of %d bytes is opened", len(name))
+			}
+		}
+		f.exit(0)
+	})
+	if res.Status.Code != 0 {
+		t.Errorf("%+v %s", res.Status, res.Stderr)
+	}
+}
+
 // TestHostileInterpreter makes calls that no interpreter makes. None may reach more than the files of the sandbox, take memory
 // that is not charged, or end more than this command.
 func TestHostileInterpreter(t *testing.T) {
