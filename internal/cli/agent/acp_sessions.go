@@ -18,7 +18,7 @@ import (
 // cwdLabel is the label of a session with the editor's directory.
 const cwdLabel = "atoll.acp.cwd"
 
-// mostSessions is the number of sessions that an editor is told.
+// mostSessions is the number of sessions in an answer to an editor.
 const mostSessions = 1000
 
 // ListSessions lists the sessions of editors with this agent, the latest first.
@@ -42,7 +42,7 @@ func (s *acpAgent) ListSessions(ctx context.Context, p acp.ListSessionsRequest) 
 	return r, nil
 }
 
-// isOwn reports whether a session is one of an editor with this agent.
+// isOwn reports whether a session was begun by an editor with this agent.
 func (s *acpAgent) isOwn(rec agent.SessionRecord) bool {
 	return strings.HasPrefix(rec.ID, acpPrefix) && rec.Labels[cwdLabel] != "" && rec.Assistant == s.like.Assistant && (s.like.Agent == "" || rec.Agent == s.like.Agent)
 }

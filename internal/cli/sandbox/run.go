@@ -90,11 +90,6 @@ workspace, a pool, secrets or --prepare.`,
 					return fmt.Errorf("%w: --%s is for a sandbox that stays: say --keep too", atoll.ErrInvalid, config.FindKey(name).Flag)
 				}
 			}
-			for _, name := range sandboxflag.LifecycleFlags {
-				if c.Flags().Changed(name) && !keep {
-					return fmt.Errorf("%w: --%s is for a sandbox that stays: say --keep too", atoll.ErrInvalid, name)
-				}
-			}
 			away, err := a.IsRemote()
 			if err != nil {
 				return err

@@ -30,7 +30,6 @@ type Flags struct {
 	pod                      atoll.Pod
 	netRate, netBytes        string
 	disk                     string // kept, to work on
-	then, idleThen, stopped  string
 	publicPorts              bool
 }
 
@@ -82,18 +81,15 @@ func (f *Flags) AddFleet(cmd *cobra.Command) {
 	fl.BoolVar(&f.publicPorts, "public-ports", false, "open its ports to all clients of the proxy, by host names with its id; otherwise they need a link")
 }
 
-// LifecycleFlags are the flags of AddLifecycle that are no settings of the configuration.
-var LifecycleFlags = []string{"idle-then", "then", "stopped"}
-
 // AddLifecycle adds when a sandbox ends by itself.
 func (f *Flags) AddLifecycle(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.String("policy", "", "`POLICY`: session (removed after 30m without use), longrunning (stopped after 2h), oneshot or persistent (default persistent)")
 	fl.String("idle", "", "idle `DURATION` until it is removed or stopped, like 30m, or never")
-	fl.StringVar(&f.idleThen, "idle-then", "", "what happens after --idle: `ACTION` remove, stop or pause (default: the policy's)")
+	fl.String("idle-then", "", "what happens after --idle: `ACTION` remove, stop or pause (default: the policy's)")
 	fl.String("ttl", "", "`DURATION` until it is removed, used or not")
-	fl.StringVar(&f.then, "then", "", "what happens after --ttl: `ACTION` remove, stop or pause (default remove)")
-	fl.StringVar(&f.stopped, "stopped", "", "`DURATION` that it stays stopped until it is removed (default never)")
+	fl.String("then", "", "what happens after --ttl: `ACTION` remove, stop or pause (default remove)")
+	fl.String("stopped", "", "`DURATION` that it stays stopped until it is removed (default never)")
 	fl.String("lifetime", "", "`DURATION` until it is removed, once it is not in use")
 }
 
@@ -111,7 +107,8 @@ func (f *Flags) Config(c *config.Config, hasVMs HasVMs) (atoll.Config, error) {
 		Lifecycle: atoll.Lifecycle{
 			Policy: config.Get[atoll.Policy](c, "defaults.lifecycle.policy"), Idle: config.Get[time.Duration](c, "defaults.lifecycle.idle"),
 			TTL: config.Get[time.Duration](c, "defaults.lifecycle.ttl"), Lifetime: config.Get[time.Duration](c, "defaults.lifecycle.lifetime"),
-			Then: atoll.Expiry(f.then), IdleThen: atoll.Expiry(f.idleThen),
+			IdleThen: config.Get[atoll.Expiry](c, "defaults.lifecycle.idle_then"), Then: config.Get[atoll.Expiry](c, "defaults.lifecycle.then"),
+			Stopped: config.Get[time.Duration](c, "defaults.lifecycle.stopped"),
 		},
 		PublicPorts: f.publicPorts,
 	}
@@ -120,11 +117,6 @@ func (f *Flags) Config(c *config.Config, hasVMs HasVMs) (atoll.Config, error) {
 		cfg.Dir = cfg.Workspaces[0].At() // where the work is
 	}
 	errs := []error{err}
-	if f.stopped != "" {
-		if cfg.Lifecycle.Stopped, err = config.ParseDuration(f.stopped); err != nil {
-			errs = append(errs, fmt.Errorf("%w: --stopped %q: %w", atoll.ErrInvalid, f.stopped, err))
-		}
-	}
 	secrets, err := ParseEnv(f.secrets, nil, "--secret")
 	errs = append(errs, err)
 	for _, s := range secrets {

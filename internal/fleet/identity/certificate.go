@@ -45,8 +45,8 @@ func (v *Verifier) VerifyCertificate(cert *x509.Certificate) (fleet.Identity, er
 	}, err
 }
 
-// sourceOfCertificate identifies a certificate. The signature is left out, as in sourceOf: whoever has one of ECDSA can
-// make another that is valid, too.
+// sourceOfCertificate identifies a certificate. The signature is left out, as in sourceOf: from a signature of
+// ECDSA anyone can make another that is valid.
 func sourceOfCertificate(cert *x509.Certificate) [sha256.Size]byte {
 	return sha256.Sum256(append([]byte("certificate:"), cert.RawTBSCertificate...))
 }

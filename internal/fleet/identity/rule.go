@@ -44,7 +44,7 @@ func (c claims) text(name string) (string, error) {
 var ownClaims = []string{"iss", "sub", "aud", "exp", "nbf", "iat", "nonce", "azp"}
 
 // checkNames refuses tokens with a second claim that parsers of JSON, which ignore case, take for one of ownClaims, and
-// tokens that say what has happened (RFC 8417), such as a logout: nobody logs in by them.
+// tokens of events (RFC 8417), such as a logout, which are no logins.
 func (c claims) checkNames() error {
 	for name := range c {
 		for _, own := range ownClaims {

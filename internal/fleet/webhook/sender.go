@@ -169,8 +169,8 @@ func (o Options) allows(a netip.Addr, plain bool) bool {
 	return !plain && policy.IsPublic(a) && !isLocal(a)
 }
 
-// isLocal reports whether an address is one of this host's, whose services are not behind its network's firewall; true, if
-// these can't be listed.
+// isLocal reports whether this host has an address: its services are not behind its network's firewall. It is true if
+// the addresses can't be listed.
 func isLocal(a netip.Addr) bool {
 	list, err := net.InterfaceAddrs()
 	if err != nil {

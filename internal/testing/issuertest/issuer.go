@@ -1,4 +1,4 @@
-// Package issuertest has an OpenID Connect provider for tests: it signs what it is told, and can rotate its keys and
+// Package issuertest has an OpenID Connect provider for tests: it signs any claims, and can rotate its keys and
 // stop answering.
 package issuertest
 

@@ -1,5 +1,5 @@
 // Package wasi is the protocol between a program that runs on WebAssembly in a process of its own and the process of a
-// sandbox that it belongs to: the program's system calls, of which each has one answer. Either end may be hostile.
+// sandbox that it belongs to: the program's system calls, each with one answer. Either end may be hostile.
 package wasi
 
 import (
@@ -87,7 +87,7 @@ const (
 )
 
 // FirstFile is the descriptor of the first file that a program opens. Those before are its streams and the directories that
-// it begins with, of which the sandbox does not know.
+// it begins with, which the sandbox does not know.
 const FirstFile = 32
 
 // MaxMemory is the largest memory of a program in bytes.
