@@ -168,6 +168,30 @@ func TestMemoryIsCharged(t *testing.T) {
 	}
 }
 
+// TestSubstitutionIsWholeOrEndsTheShell: a shell without memory for the output of a command does not go
+// on with a part of it.
+func TestSubstitutionIsWholeOrEndsTheShell(t *testing.T) {
+	for name, script := range map[string]string{
+		"Pipeline":  `x=$(large | cat); echo "${#x}"`,
+		"Subshell":  `x=$( (large | cat); echo end); echo "${#x}"`,
+		"Argument":  `f() { echo $#; }; f "$(large)"`,
+		"Builtins":  `x=$(while :; do printf '%1000s' x; done); echo "${#x}"`,
+		"Programs":  `x=$(while :; do env printf '%10000s' x; done); echo "${#x}"`,
+		"Condition": `x=$(large) || echo "${#x}"; echo "${#x}"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShell(options{limits: kernel.Limits{Memory: 32 << 20}})
+			defer s.Close()
+			wantOut(t, s, `large() { for i in 1 2 3; do printf '%4000000s' x; done; }; a=$(large); echo "${#a}"`, "12000000\n")
+			res, err := s.Execute(t.Context(), script, shell.IO{Timeout: 60 * time.Second})
+			if err != nil || res.Signal != 9 || len(res.Stdout) > 0 || !strings.Contains(string(res.Stderr), "sh: memory limit of 32 MiB exceeded\n") {
+				t.Errorf("signal %d, %v, %q, %.300q", res.Signal, err, res.Stdout, res.Stderr)
+			}
+			wantOut(t, s, `echo "${#a}"`, "12000000\n")
+		})
+	}
+}
+
 func TestChargesAreReleased(t *testing.T) {
 	s := newShell(options{limits: kernel.Limits{Memory: 4 << 20}})
 	defer s.Close()

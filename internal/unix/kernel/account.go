@@ -26,7 +26,7 @@ func (p *Proc) checkLimits() {
 func (p *Proc) Alloc(n int64) {
 	p.mem += n
 	if p.k.mem.Add(n) > p.k.limits.Memory && n > 0 {
-		p.oom = true
+		p.oom.Store(true)
 		p.exitBySignal(SIGKILL)
 	}
 }

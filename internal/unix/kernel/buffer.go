@@ -13,7 +13,8 @@ func (p *Proc) OpenMemory(b []byte) *FileDescription {
 }
 
 // Buffer collects the output of processes, charged to the sandbox as it grows. It replaces a pipe
-// whose reader would only collect the bytes.
+// whose reader would only collect the bytes: beyond the sandbox's limit the owner is killed, and the
+// writer with it.
 type Buffer struct {
 	owner *Proc
 
@@ -58,7 +59,9 @@ func (bufferEnd) read(*Proc, []byte) (int, error) { return 0, vfs.EBADF }
 
 func (e bufferEnd) write(p *Proc, data []byte) (int, error) {
 	if !e.b.add(data) {
-		p.oom = true
+		// The memory is the owner's, which would take what came so far for the whole.
+		e.b.owner.oom.Store(true)
+		e.b.owner.raiseSignal(SIGKILL)
 		p.exitBySignal(SIGKILL)
 	}
 	return len(data), nil

@@ -113,7 +113,7 @@ func (e *pipeEnd) write(p *Proc, b []byte) (int, error) {
 			if done == len(b) || over {
 				q.mu.Unlock()
 				if over {
-					p.oom = true
+					p.oom.Store(true)
 					p.exitBySignal(SIGKILL)
 				}
 				return done, nil

@@ -73,7 +73,7 @@ type Proc struct {
 	exited   atomic.Bool
 	stopped  atomic.Bool
 	status   Status
-	oom      bool
+	oom      atomic.Bool // it is killed for its memory
 	killedBy Signal
 	callee   atomic.Pointer[Proc] // the child that Call runs on this goroutine
 
@@ -409,7 +409,7 @@ func (p *Proc) finishProc(code int) {
 		writers.Put(p.out)
 		p.out = nil
 	}
-	if p.oom {
+	if p.oom.Load() {
 		p.reportOOM()
 	}
 	p.closeAll()
