@@ -92,7 +92,7 @@ func (a *Account) createSandbox(ctx context.Context, r row) (row, error) {
 
 // poolConfig returns the configuration of a pool merged with that of a claim.
 func (f *Fleet) poolConfig(ctx context.Context, claim atoll.Config) (atoll.Config, error) {
-	p, err := queryPool(ctx, f.registry.DB, claim.Pool)
+	p, err := f.queryPool(ctx, f.registry.DB, claim.Pool)
 	if err != nil {
 		return atoll.Config{}, err
 	}
@@ -337,7 +337,7 @@ func (f *Fleet) insertStarting(ctx context.Context, r *row, ft atoll.Features) (
 		r.process = f.member.ID()
 	}
 	err = f.registry.Write(ctx, func(tx *sql.Tx) error {
-		if _, err := queryRow(ctx, tx, "id = ?", r.id); !errors.Is(err, atoll.ErrNotFound) {
+		if _, err := f.queryRow(ctx, tx, "id = ?", r.id); !errors.Is(err, atoll.ErrNotFound) {
 			return errors.Join(err, fmt.Errorf("id %s: %w", r.id, atoll.ErrExists))
 		}
 		if r.pool == "" {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
+	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 	"github.com/atoll-sandbox/atoll/internal/fleet/webhook"
 	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
@@ -55,6 +56,10 @@ type Options struct {
 	// destroyed, to save the work in it. If it fails, the sandbox is stopped instead of destroyed,
 	// and Rescue is tried again later. Calls may be concurrent. Nil: there is nothing to save.
 	Rescue func(ctx context.Context, info atoll.Info, sb atoll.Sandbox) error
+
+	// Keys are the master keys with which the secrets in the registry are encrypted. All servers of a registry need
+	// the same. Zero: they are stored as plain text.
+	Keys keyring.Options
 
 	// Webhooks configures how messages are sent to webhooks.
 	Webhooks webhook.Options
@@ -102,6 +107,7 @@ type Fleet struct {
 	opts          Options
 	log           *slog.Logger
 	registry      *registry.Store
+	keyring       *keyring.Keyring     // encrypts the secrets in the registry
 	reserve       *diskreserve.Reserve // space for calls that free some
 	member        member.Member
 	drivers       []*driverState
@@ -204,11 +210,17 @@ func (f *Fleet) openParts(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if f.keyring, err = keyring.Open(ctx, f.registry, f.opts.Keys); err != nil {
+		return err
+	}
 	err = f.reserve.Use(func() error {
 		f.member, err = f.joinFleet(ctx)
 		return err
 	})
 	if err != nil {
+		return err
+	}
+	if err := f.reencryptSecrets(ctx); err != nil {
 		return err
 	}
 	f.events = event.NewLog(f.registry, f.now, f.opts.Retention.Events)
@@ -520,7 +532,7 @@ func (a *Account) findAnySandbox(ctx context.Context, key string) (row, error) {
 	case err == nil && (r.owner == o && r.pool == "" || a.caller.hasScope(atoll.ScopeAdmin)):
 		return r, nil
 	case err == nil || errors.Is(err, atoll.ErrNotFound):
-		return queryRow(ctx, a.f.registry.DB, "app = ? and user = ? and name = ? and name <> '' and pool = '' and state <> 'destroyed'", o.App, o.User, key)
+		return a.f.queryRow(ctx, a.f.registry.DB, "app = ? and user = ? and name = ? and name <> '' and pool = '' and state <> 'destroyed'", o.App, o.User, key)
 	}
 	return r, err
 }
@@ -537,7 +549,7 @@ func (f *Fleet) loadKnownRow(ctx context.Context, id string) (row, error) {
 			return r, nil
 		}
 	}
-	return queryRow(ctx, f.registry.DB, "id = ? and state <> 'destroyed'", id)
+	return f.queryRow(ctx, f.registry.DB, "id = ? and state <> 'destroyed'", id)
 }
 
 // CheckRegistry reports whether a text can be the address of a registry that

@@ -158,7 +158,7 @@ func (c *claimant) needsWork(r *row) bool {
 
 // pickReady returns a ready sandbox that this process can reach.
 func (c *claimant) pickReady(ctx context.Context, tx *sql.Tx) (row, error) {
-	r, err := queryRow(ctx, tx, `pool = ? and state = 'running' and goal = '' and holder = '' and host in ('', ?)
+	r, err := c.f.queryRow(ctx, tx, `pool = ? and state = 'running' and goal = '' and holder = '' and host in ('', ?)
 		and config = (select config from pools where name = ?) order by created limit 1`, c.cfg.Pool, c.f.member.ID(), c.cfg.Pool)
 	if errors.Is(err, atoll.ErrNotFound) {
 		return r, errNoneReady
@@ -295,7 +295,7 @@ func (c *claimant) giveToOwner(ctx context.Context, b *handle, r *row) error {
 		return err
 	}
 	return c.f.registry.Write(ctx, func(tx *sql.Tx) error {
-		now, err := queryRow(ctx, tx, "id = ?", r.id)
+		now, err := c.f.queryRow(ctx, tx, "id = ?", r.id)
 		if err != nil {
 			return err
 		}

@@ -58,11 +58,11 @@ func (f *Fleet) fillPools(ctx context.Context) error {
 // fillOnce starts the work that is necessary now and returns the time until the next round.
 func (p *poolFiller) fillOnce(ctx context.Context) (time.Duration, error) {
 	making := p.countMaking() // before the rows are read, so that none is missed
-	pools, err := queryPools(ctx, p.f.registry.DB, "true order by name")
+	pools, err := p.f.queryPools(ctx, p.f.registry.DB, "true order by name")
 	if err != nil {
 		return fillInterval, err
 	}
-	rows, err := queryRows(ctx, p.f.registry.DB, "pool <> '' and state <> 'destroyed'")
+	rows, err := p.f.queryRows(ctx, p.f.registry.DB, "pool <> '' and state <> 'destroyed'")
 	if err != nil {
 		return fillInterval, err
 	}
