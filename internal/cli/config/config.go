@@ -106,6 +106,9 @@ var Keys = []key{
 
 	{Name: "webhooks.allow", Form: formPrefixes, Help: "addresses besides public ones that webhooks may lead to, also over http, like 10.0.0.0/8 (default: none)"},
 
+	{Name: "secrets.key_file", Form: formPath, Help: "file of the key that encrypts the secrets in the registry, the same for all servers; made if it is missing and nothing is encrypted (default: none, they are plain text)"},
+	{Name: "secrets.key_command", Form: formWords, Help: "command that prints what the key file would hold, such as one of a key management service; run at each start"},
+
 	{Name: "retention.keep", Form: formDuration, def: "7d", Help: "retention of unused workspaces; \"never\": for ever"},
 	{Name: "retention.cron", Form: formCron, def: "0 3 * * *", Help: "when unused workspaces are removed"},
 	{Name: "retention.events", Form: formRetention, def: "7d", Help: "how long events are kept"},
