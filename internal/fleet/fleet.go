@@ -21,6 +21,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
+	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 	"github.com/atoll-sandbox/atoll/internal/fleet/webhook"
 	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
 	"github.com/atoll-sandbox/atoll/internal/state/diskreserve"
@@ -60,6 +61,9 @@ type Options struct {
 	// Keys are the master keys with which the secrets in the registry are encrypted. All servers of a registry need
 	// the same. Zero: they are stored as plain text.
 	Keys keyring.Options
+
+	// SecretProviders resolve secrets of a Config that are references.
+	SecretProviders map[string]*secretref.Provider
 
 	// Webhooks configures how messages are sent to webhooks.
 	Webhooks webhook.Options
@@ -108,6 +112,7 @@ type Fleet struct {
 	log           *slog.Logger
 	registry      *registry.Store
 	keyring       *keyring.Keyring     // encrypts the secrets in the registry
+	references    *secretref.Resolver  // of secrets that are elsewhere
 	reserve       *diskreserve.Reserve // space for calls that free some
 	member        member.Member
 	drivers       []*driverState
@@ -163,7 +168,7 @@ func Open(ctx context.Context, opts Options) (*Fleet, error) {
 func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 	opts.UsageInterval = cmp.Or(opts.UsageInterval, usageInterval)
 	f := &Fleet{
-		opts: opts, log: opts.Log, live: make(map[string]*handle),
+		opts: opts, log: opts.Log, references: &secretref.Resolver{Providers: opts.SecretProviders, Now: opts.Now}, live: make(map[string]*handle),
 		dueChanged: make(chan struct{}, 1), poolsChanged: make(chan struct{}, 1), sandboxesChanged: make(chan struct{}, 1), webhooksChanged: make(chan struct{}, 1), deliveriesChanged: make(chan struct{}, 1), callsChanged: make(chan struct{}, 1), registryBack: make(chan struct{}, 1), keeperStop: make(chan struct{}), keeperDone: make(chan struct{}),
 	}
 	f.spending = &UsageStore{f: f}

@@ -326,7 +326,11 @@ func (c *claimant) claimInner(ctx context.Context, b *handle, as *row) (atoll.Sa
 	if !ok {
 		return sb, nil
 	}
-	err = t.Claim(ctx, driverSpec(as, nil))
+	spec, err := c.f.driverSpec(ctx, as, nil)
+	if err != nil {
+		return nil, err
+	}
+	err = t.Claim(ctx, spec)
 	switch {
 	case errors.Is(err, atoll.ErrUnsupported):
 		return nil, fmt.Errorf("%w: %w", errNoneReady, err)
@@ -334,15 +338,4 @@ func (c *claimant) claimInner(ctx context.Context, b *handle, as *row) (atoll.Sa
 		return nil, fmt.Errorf("%w: %w", errNotThisOne, err)
 	}
 	return sb, err
-}
-
-// addClaimEnv adds the environment of a claim to a command: the driver does not know it.
-func (b *handle) addClaimEnv(cmd atoll.Cmd) atoll.Cmd {
-	b.mu.Lock()
-	env := b.row.env
-	b.mu.Unlock()
-	if len(env) > 0 {
-		cmd.Env = slices.Concat(env, cmd.Env)
-	}
-	return cmd
 }

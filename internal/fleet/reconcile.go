@@ -60,7 +60,7 @@ func (f *Fleet) reconcileNow(ctx context.Context, id string, failure error) (row
 				return f.recordFailure(ctx, tx, r, err)
 			}
 			if r.goal == goalCreate {
-				r.reason, r.message = goalCreate, r.errorText(failure)
+				r.reason, r.message = goalCreate, f.errorText(r, failure)
 			}
 			r.goal, r.process = "", ""
 			return f.recordGone(ctx, tx, r)
@@ -72,7 +72,7 @@ func (f *Fleet) reconcileNow(ctx context.Context, id string, failure error) (row
 	}
 	if err != nil {
 		now := b.cachedRow()
-		to, reason, message = atoll.Failed, reasonUnclear, now.errorText(errors.Join(failure, err))
+		to, reason, message = atoll.Failed, reasonUnclear, f.errorText(&now, errors.Join(failure, err))
 	}
 	return f.changeRow(ctx, id, func(tx *sql.Tx, r *row) error {
 		if r.state == atoll.Destroyed {
@@ -471,7 +471,7 @@ func (f *Fleet) uniqueName(ctx context.Context, tx *sql.Tx, o atoll.Owner, name 
 }
 
 // errorText returns the text of an error for the registry, without the sandbox's secrets.
-func (r *row) errorText(err error) string { return redactFunc(r.cfg)(oneLine(err)) }
+func (f *Fleet) errorText(r *row, err error) string { return f.fullMask(&r.cfg).redact(oneLine(err)) }
 
 // oneLine returns the text of an error in one line of at most 1000 bytes.
 func oneLine(err error) string {

@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/version"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
+	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 	"github.com/atoll-sandbox/atoll/internal/fleet/webhook"
 )
 
@@ -215,7 +216,7 @@ func (a *App) FleetOptions(log *slog.Logger) fleet.Options {
 			Workspaces: config.Get[int](c, "quota.workspaces"), Processes: config.Get[int](c, "quota.processes"),
 			Tokens: int64(config.Get[int](c, "quota.tokens")), Cost: config.Get[float64](c, "quota.cost"),
 		},
-		Keys:      a.KeyOptions(),
+		Keys: a.KeyOptions(), SecretProviders: config.Get[map[string]*secretref.Provider](c, "secrets.providers"),
 		Webhooks:  webhook.Options{Allow: config.List[netip.Prefix](c, "webhooks.allow")},
 		OwnerDisk: defaultOwnerDisk,
 		Retention: fleet.Retention{

@@ -108,6 +108,7 @@ var Keys = []key{
 
 	{Name: "secrets.key_file", Form: formPath, Help: "file of the key that encrypts the secrets in the registry, the same for all servers; made if it is missing and nothing is encrypted (default: none, they are plain text)"},
 	{Name: "secrets.key_command", Form: formWords, Help: "command that prints what the key file would hold, such as one of a key management service; run at each start"},
+	{Name: "secrets.providers", Form: formSecrets, Help: "where secrets of sandboxes can be that are named as secret://PROVIDER/NAME (docs/secrets.md)"},
 
 	{Name: "retention.keep", Form: formDuration, def: "7d", Help: "retention of unused workspaces; \"never\": for ever"},
 	{Name: "retention.cron", Form: formCron, def: "0 3 * * *", Help: "when unused workspaces are removed"},

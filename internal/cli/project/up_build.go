@@ -18,6 +18,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
+	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 	"github.com/atoll-sandbox/atoll/internal/project"
 	"github.com/atoll-sandbox/atoll/internal/project/projectfile"
 )
@@ -279,6 +280,8 @@ func (a commands) addEnvironment(r *upRun, cfg *atoll.Config) error {
 		if v.Host {
 			if here, ok := os.LookupEnv(v.From); ok {
 				value = here
+			} else if secretref.IsReference(value) { // a repository must not read secrets of its user
+				return fmt.Errorf("%w: %s: env %s: a project's file can't refer to a secret: use --secret %s=%s", atoll.ErrDenied, strings.Join(r.file.Sources, ", "), v.Name, v.Name, value)
 			} else if value == "" {
 				a.Progress("%s: %s is not set here, and so not inside", strings.Join(r.file.Sources, ", "), v.From)
 				continue
