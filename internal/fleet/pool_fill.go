@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -98,8 +99,9 @@ func (p *poolFiller) matchesPool(pool *poolRow, r *row) bool {
 	if pool == nil || r.state != atoll.Running {
 		return false
 	}
-	b, err := json.Marshal(&r.cfg)
-	return err == nil && string(b) == pool.config
+	has, err := json.Marshal(&r.cfg)
+	wants, werr := json.Marshal(&pool.cfg)
+	return err == nil && werr == nil && bytes.Equal(has, wants)
 }
 
 // countMaking returns the number of sandboxes being created, by pool.

@@ -14,6 +14,7 @@ import (
 var tableRetention = map[string]string{
 	"sandboxes":   "trimDestroyed removes destroyed ones",
 	"mounts":      "removed with the sandbox",
+	"data_keys":   "one row: replaced keys are deleted",
 	"workspaces":  "runRetention",
 	"snapshots":   "removed with the sandbox",
 	"tokens":      "Retention.Tokens",

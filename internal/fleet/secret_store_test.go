@@ -428,6 +428,34 @@ func TestServerWithoutKeyWritesNoPlainText(t *testing.T) {
 	}
 }
 
+// TestEncryptedPool claims a sandbox of a pool whose configuration is encrypted, and checks that it is the ready one.
+func TestEncryptedPool(t *testing.T) {
+	opts, _ := encryptedFleet(t)
+	f := openFleet(t, opts)
+	runFleet(t, f)
+	a := f.Account(LocalCaller())
+	set := func(env string) {
+		_, err := a.SetPool(t.Context(), atoll.Pool{Name: "warm", Size: 1, Config: atoll.Config{Spec: atoll.Spec{Env: []string{env}}}})
+		must(t, err)
+		waitFor(t, "one is ready", func() bool { return getPool(t, a, "warm").Ready == 1 })
+	}
+	set("A=first-" + marker)
+	set("A=second-" + marker) // only the encrypted part differs: the ready one is replaced
+	ready, err := f.queryRows(t.Context(), f.registry.DB, "pool = 'warm' and state = 'running'")
+	must(t, err)
+	sb, err := a.Create(t.Context(), atoll.Config{Pool: "warm"})
+	must(t, err)
+	if !slices.ContainsFunc(ready, func(r row) bool { return r.id == sb.ID() }) {
+		t.Errorf("%s was made new", sb.ID())
+	}
+	if got := shellOutput(t, sb, "echo $A"); got != "second-"+marker+"\n" {
+		t.Errorf("inside: %q", got)
+	}
+	if dump := dumpRegistry(t, f); strings.Contains(dump, marker) {
+		t.Error("the registry has plain text")
+	}
+}
+
 // withVirtual returns options with the virtual driver, and its sandboxes in the home.
 func withVirtual(opts Options) Options {
 	if opts.Drivers == nil {
