@@ -132,8 +132,13 @@ func storedSigning(t *testing.T, f *Fleet, id string) string {
 // dumpRegistry returns all values of all tables, as who has a copy of the database sees them.
 func dumpRegistry(t *testing.T, f *Fleet) string {
 	t.Helper()
+	return dumpTable(t, f, "sandboxes", "pools", "webhooks", "access_keys", "route_links", "logins", "events", "audit", "commands", "deliveries", "data_keys", "identity_keys")
+}
+
+func dumpTable(t *testing.T, f *Fleet, tables ...string) string {
+	t.Helper()
 	var b strings.Builder
-	for _, table := range []string{"sandboxes", "pools", "webhooks", "access_keys", "route_links", "logins", "events", "audit", "commands", "deliveries", "data_keys"} {
+	for _, table := range tables {
 		rows, err := f.registry.DB.QueryContext(t.Context(), "select * from "+table)
 		if err != nil {
 			t.Fatal(err)
