@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
 )
 
 // An access key is this prefix and 160 random bits in hexadecimal digits.
@@ -39,7 +40,11 @@ func (s *Sandbox) AccessKey(ctx context.Context) (string, error) {
 	fresh := accessKeyPrefix + hex.EncodeToString(random)
 	hash := sha256.Sum256([]byte(fresh))
 	err = s.f.registry.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `insert into access_keys (sandbox, hash, key) values (?, ?, ?) on conflict (sandbox) do nothing`, s.b.id, hash[:], fresh)
+		stored, err := s.f.keyring.Seal(ctx, tx, accessKeyPlace(s.b.id), fresh)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `insert into access_keys (sandbox, hash, key) values (?, ?, ?) on conflict (sandbox) do nothing`, s.b.id, hash[:], stored)
 		return err
 	})
 	if err == nil {
@@ -49,8 +54,15 @@ func (s *Sandbox) AccessKey(ctx context.Context) (string, error) {
 }
 
 func (f *Fleet) queryAccessKey(ctx context.Context, sandbox string) (key string, err error) {
-	err = f.registry.DB.QueryRowContext(ctx, `select key from access_keys where sandbox = ?`, sandbox).Scan(&key)
-	return key, err
+	if err := f.registry.DB.QueryRowContext(ctx, `select key from access_keys where sandbox = ?`, sandbox).Scan(&key); err != nil {
+		return "", err
+	}
+	b, err := f.keyring.Open(ctx, accessKeyPlace(sandbox), key)
+	return string(b), err
+}
+
+func accessKeyPlace(sandbox string) keyring.Place {
+	return keyring.Place{Column: accessKeySecret, Row: sandbox}
 }
 
 // accessKeyScopes are the scopes of the holder of an access key.
@@ -90,18 +102,27 @@ func (f *Fleet) FindAccessKey(ctx context.Context, sandbox string, match func(ke
 		return Caller{}, &atoll.Error{Op: "authenticate", Err: err}
 	}
 	defer rows.Close()
-	found := Caller{}
+	var holders []Caller
+	var keys []string
 	for rows.Next() {
 		c, key := Caller{Scopes: accessKeyScopes}, ""
 		if err := rows.Scan(&c.Sandbox, &c.Owner.App, &c.Owner.User, &key); err != nil {
 			return Caller{}, &atoll.Error{Op: "authenticate", Err: err}
 		}
-		if match(key) { // all keys are compared: the time does not show which
+		holders, keys = append(holders, c), append(keys, key)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return Caller{}, &atoll.Error{Op: "authenticate", Err: err}
+	}
+	found := Caller{}
+	for i, c := range holders {
+		key, err := f.keyring.Open(ctx, accessKeyPlace(c.Sandbox), keys[i])
+		if err != nil {
+			return Caller{}, &atoll.Error{Op: "authenticate", Err: err}
+		}
+		if match(string(key)) { // all keys are compared: the time does not show which
 			found = c
 		}
-	}
-	if err := rows.Err(); err != nil {
-		return Caller{}, &atoll.Error{Op: "authenticate", Err: err}
 	}
 	if found.Sandbox == "" {
 		return Caller{}, errBadAccessKey

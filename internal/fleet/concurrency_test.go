@@ -51,7 +51,7 @@ func TestConcurrentCallers(t *testing.T) {
 	wg.Wait()
 	over.Store(true)
 	watcher.Wait()
-	rows, err := queryRows(t.Context(), fleets[0].registry.DB, "state <> 'destroyed'")
+	rows, err := fleets[0].queryRows(t.Context(), fleets[0].registry.DB, "state <> 'destroyed'")
 	if err != nil {
 		t.Fatal(err)
 	}

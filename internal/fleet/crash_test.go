@@ -231,7 +231,7 @@ func checkAfterCrash(t *testing.T, f *Fleet, all map[string]*reportedSandbox) {
 		}
 		delete(there, i.ID)
 	}
-	ready, err := queryRows(t.Context(), f.registry.DB, "pool <> '' and state <> 'destroyed'")
+	ready, err := f.queryRows(t.Context(), f.registry.DB, "pool <> '' and state <> 'destroyed'")
 	must(t, err)
 	for _, r := range ready {
 		if there[r.id] != r.state {

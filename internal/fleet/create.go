@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 )
 
 // Create creates a sandbox, which is running when Create returns. If it fails, nothing is left but
@@ -57,7 +58,7 @@ func (a *Account) checkHostAccess(op string, cfg *atoll.Config) error {
 	if what := cfg.Network.PrivateRule(); what != "" && a.checkScope(op, atoll.ScopeHost) != nil {
 		return fmt.Errorf("%w: network %s reaches this host or its network: that needs the scope %q", atoll.ErrDenied, what, atoll.ScopeHost)
 	}
-	return nil
+	return a.checkReferences(cfg)
 }
 
 func (a *Account) createSandbox(ctx context.Context, r row) (row, error) {
@@ -92,7 +93,7 @@ func (a *Account) createSandbox(ctx context.Context, r row) (row, error) {
 
 // poolConfig returns the configuration of a pool merged with that of a claim.
 func (f *Fleet) poolConfig(ctx context.Context, claim atoll.Config) (atoll.Config, error) {
-	p, err := queryPool(ctx, f.registry.DB, claim.Pool)
+	p, err := f.queryPool(ctx, f.registry.DB, claim.Pool)
 	if err != nil {
 		return atoll.Config{}, err
 	}
@@ -266,7 +267,10 @@ func (f *Fleet) startNew(ctx context.Context, r row, with func(context.Context, 
 	}
 	f.updateHandle(r)
 	sb, err := withCreateTimeout(ctx, r.cfg.Timeouts, func(ctx context.Context) (atoll.Sandbox, error) {
-		spec := driverSpec(&r, mounts)
+		spec, err := f.driverSpec(ctx, &r, mounts)
+		if err != nil {
+			return nil, err
+		}
 		spec.Progress = f.progressReporter(ctx, &r)
 		return with(ctx, b, spec)
 	})
@@ -337,7 +341,7 @@ func (f *Fleet) insertStarting(ctx context.Context, r *row, ft atoll.Features) (
 		r.process = f.member.ID()
 	}
 	err = f.registry.Write(ctx, func(tx *sql.Tx) error {
-		if _, err := queryRow(ctx, tx, "id = ?", r.id); !errors.Is(err, atoll.ErrNotFound) {
+		if _, err := f.queryRow(ctx, tx, "id = ?", r.id); !errors.Is(err, atoll.ErrNotFound) {
 			return errors.Join(err, fmt.Errorf("id %s: %w", r.id, atoll.ErrExists))
 		}
 		if r.pool == "" {
@@ -377,12 +381,14 @@ func (f *Fleet) recordRunning(ctx context.Context, r row) (row, error) {
 }
 
 // driverSpec returns the spec that the driver gets. Secrets are part of its environment.
-func driverSpec(r *row, mounts []atoll.Mount) atoll.Spec {
-	spec := r.cfg.Spec
+func (f *Fleet) driverSpec(ctx context.Context, r *row, mounts []atoll.Mount) (spec atoll.Spec, err error) {
+	spec = r.cfg.Spec
 	spec.ID, spec.Name = r.id, r.name
 	spec.Labels = maps.Clone(spec.Labels)
 	spec.Env = slices.Concat(spec.Env, secretEnv(&r.cfg))
-	spec.Network = driverNetwork(&r.cfg)
+	if spec.Network, err = f.driverNetwork(ctx, &r.cfg); err != nil {
+		return spec, err
+	}
 	spec.Mounts = slices.Concat(spec.Mounts, mounts)
 	if r.disk != "" {
 		m := *spec.VM
@@ -400,16 +406,16 @@ func driverSpec(r *row, mounts []atoll.Mount) atoll.Spec {
 		spec.Labels = mergeMaps(spec.Labels, map[string]string{atoll.PoolLabel: r.pool})
 		spec.Dirs = append(spec.Dirs, poolDirs...)
 	}
-	return spec
+	return spec, nil
 }
 
-// secretEnv returns the secrets as environment variables, without those that only the egress proxy
+// secretEnv returns the secrets as environment variables, without references and those that only the egress proxy
 // gets.
 func secretEnv(cfg *atoll.Config) []string {
 	env := make([]string, 0, len(cfg.Secrets))
 	outside := proxyOnlySecrets(cfg)
 	for _, k := range slices.Sorted(maps.Keys(cfg.Secrets)) {
-		if !outside[k] {
+		if !outside[k] && !secretref.IsReference(cfg.Secrets[k]) {
 			env = append(env, k+"="+cfg.Secrets[k])
 		}
 	}

@@ -16,10 +16,14 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll/internal/fleet/member"
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
+	"github.com/atoll-sandbox/atoll/internal/fleet/issuer"
+	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
+	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 	"github.com/atoll-sandbox/atoll/internal/fleet/webhook"
 	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
 	"github.com/atoll-sandbox/atoll/internal/state/diskreserve"
@@ -55,6 +59,16 @@ type Options struct {
 	// destroyed, to save the work in it. If it fails, the sandbox is stopped instead of destroyed,
 	// and Rescue is tried again later. Calls may be concurrent. Nil: there is nothing to save.
 	Rescue func(ctx context.Context, info atoll.Info, sb atoll.Sandbox) error
+
+	// Keys are the master keys with which the secrets in the registry are encrypted. All servers of a registry need
+	// the same. Zero: they are stored as plain text.
+	Keys keyring.Options
+
+	// SecretProviders resolve secrets of a Config that are references.
+	SecretProviders map[string]*secretref.Provider
+
+	// Issuer issues identity tokens of sandboxes. It needs Keys. Zero: there are none.
+	Issuer issuer.Options
 
 	// Webhooks configures how messages are sent to webhooks.
 	Webhooks webhook.Options
@@ -102,6 +116,11 @@ type Fleet struct {
 	opts          Options
 	log           *slog.Logger
 	registry      *registry.Store
+	keyring       *keyring.Keyring     // encrypts the secrets in the registry
+	references    *secretref.Resolver  // of secrets that are elsewhere
+	keySetMu      sync.Mutex           // held while the public keys of the issuer are read
+	keySet        *jose.JSONWebKeySet  // guarded by keySetMu; nil: not read yet
+	keySetRead    time.Time            // guarded by keySetMu
 	reserve       *diskreserve.Reserve // space for calls that free some
 	member        member.Member
 	drivers       []*driverState
@@ -157,7 +176,7 @@ func Open(ctx context.Context, opts Options) (*Fleet, error) {
 func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 	opts.UsageInterval = cmp.Or(opts.UsageInterval, usageInterval)
 	f := &Fleet{
-		opts: opts, log: opts.Log, live: make(map[string]*handle),
+		opts: opts, log: opts.Log, references: &secretref.Resolver{Providers: opts.SecretProviders, Now: opts.Now}, live: make(map[string]*handle),
 		dueChanged: make(chan struct{}, 1), poolsChanged: make(chan struct{}, 1), sandboxesChanged: make(chan struct{}, 1), webhooksChanged: make(chan struct{}, 1), deliveriesChanged: make(chan struct{}, 1), callsChanged: make(chan struct{}, 1), registryBack: make(chan struct{}, 1), keeperStop: make(chan struct{}), keeperDone: make(chan struct{}),
 	}
 	f.spending = &UsageStore{f: f}
@@ -204,11 +223,20 @@ func (f *Fleet) openParts(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if f.keyring, err = keyring.Open(ctx, f.registry, f.opts.Keys); err != nil {
+		return err
+	}
+	if err := f.checkIssuer(); err != nil {
+		return err
+	}
 	err = f.reserve.Use(func() error {
 		f.member, err = f.joinFleet(ctx)
 		return err
 	})
 	if err != nil {
+		return err
+	}
+	if err := f.reencryptSecrets(ctx); err != nil {
 		return err
 	}
 	f.events = event.NewLog(f.registry, f.now, f.opts.Retention.Events)
@@ -520,7 +548,7 @@ func (a *Account) findAnySandbox(ctx context.Context, key string) (row, error) {
 	case err == nil && (r.owner == o && r.pool == "" || a.caller.hasScope(atoll.ScopeAdmin)):
 		return r, nil
 	case err == nil || errors.Is(err, atoll.ErrNotFound):
-		return queryRow(ctx, a.f.registry.DB, "app = ? and user = ? and name = ? and name <> '' and pool = '' and state <> 'destroyed'", o.App, o.User, key)
+		return a.f.queryRow(ctx, a.f.registry.DB, "app = ? and user = ? and name = ? and name <> '' and pool = '' and state <> 'destroyed'", o.App, o.User, key)
 	}
 	return r, err
 }
@@ -537,7 +565,7 @@ func (f *Fleet) loadKnownRow(ctx context.Context, id string) (row, error) {
 			return r, nil
 		}
 	}
-	return queryRow(ctx, f.registry.DB, "id = ? and state <> 'destroyed'", id)
+	return f.queryRow(ctx, f.registry.DB, "id = ? and state <> 'destroyed'", id)
 }
 
 // CheckRegistry reports whether a text can be the address of a registry that

@@ -97,7 +97,7 @@ func (f *Fleet) checkDriver(ctx context.Context, b *driverState, rows map[string
 
 // queryDriverRows returns the rows of a driver's sandboxes that are running, paused or unsettled.
 func (f *Fleet) queryDriverRows(ctx context.Context, b *driverState) (map[string]row, error) {
-	rows, err := queryRows(ctx, f.registry.DB, "driver = ? and (state in ('running', 'paused') or state = 'error' and reason = ?) and goal = '' and holder = '' and host = ''", b.impl.Name(), reasonUnclear)
+	rows, err := f.queryRows(ctx, f.registry.DB, "driver = ? and (state in ('running', 'paused') or state = 'error' and reason = ?) and goal = '' and holder = '' and host = ''", b.impl.Name(), reasonUnclear)
 	if err != nil {
 		return nil, err
 	}

@@ -420,7 +420,7 @@ func (f *Fleet) recordDestroyed(ctx context.Context, b *handle, failure error) e
 
 // recordFailure records that the goal of a row could not be reached.
 func (f *Fleet) recordFailure(ctx context.Context, tx *sql.Tx, r *row, failure error) error {
-	r.reason, r.message = r.goal, r.errorText(failure)
+	r.reason, r.message = r.goal, f.errorText(r, failure)
 	if r.state == atoll.Failed || r.state == atoll.Stopped {
 		r.changed = f.now()
 		return f.saveRow(ctx, tx, r)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
@@ -238,10 +239,18 @@ func (f *Fleet) insertLogin(ctx context.Context, l PendingLogin, identity string
 		if pending >= maxLogins && identity == "" {
 			return fmt.Errorf("%w: %d logins are in progress; try again in some minutes", atoll.ErrUnavailable, pending)
 		}
-		_, err := tx.ExecContext(ctx, `insert into logins (browser, provider, state, nonce, verifier, identity, created) values (?, ?, ?, ?, ?, ?, ?)`,
-			browser[:], l.Provider, l.State, l.Nonce, l.Verifier, identity, registry.Timestamp(now))
+		verifier, err := f.keyring.Seal(ctx, tx, loginPlace(browser), l.Verifier)
+		if err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `insert into logins (browser, provider, state, nonce, verifier, identity, created) values (?, ?, ?, ?, ?, ?, ?)`,
+			browser[:], l.Provider, l.State, l.Nonce, verifier, identity, registry.Timestamp(now))
 		return err
 	})
+}
+
+func loginPlace(browser [sha256.Size]byte) keyring.Place {
+	return keyring.Place{Column: loginVerifier, Row: placeRow(browser[:])}
 }
 
 // forgetLogins deletes logins that were not finished in time.
@@ -265,6 +274,11 @@ func (f *Fleet) TakeLogin(ctx context.Context, browser, provider, state string) 
 		}
 		return err
 	})
+	if err == nil {
+		var verifier []byte
+		verifier, err = f.keyring.Open(ctx, loginPlace(hash), l.Verifier)
+		l.Verifier = string(verifier)
+	}
 	if err != nil {
 		return PendingLogin{}, wrapOpError(loginOp, "", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 )
 
 // hidden replaces a secret.
@@ -50,7 +51,9 @@ type mask struct {
 func newMask(cfg *atoll.Config, env ...string) *mask {
 	var values []string
 	for _, v := range cfg.Secrets {
-		values = append(values, v)
+		if !secretref.IsReference(v) { // a reference is no secret
+			values = append(values, v)
+		}
 	}
 	values = append(values, headerSecrets(cfg)...)
 	for _, list := range [][]string{cfg.Env, env} {
@@ -76,6 +79,17 @@ func (m *mask) withEnv(env []string) *mask {
 	}
 	if m != nil {
 		more = append(more, m.values...)
+	}
+	return maskOfValues(more)
+}
+
+// withValues returns a mask that also hides more values.
+func (m *mask) withValues(more []string) *mask {
+	if len(more) == 0 {
+		return m
+	}
+	if m != nil {
+		more = slices.Concat(more, m.values)
 	}
 	return maskOfValues(more)
 }
@@ -267,9 +281,6 @@ func (m *mask) redactOnce(s string, limit int) (string, bool) {
 	return b.String(), true
 }
 
-// redactFunc returns a function that hides the secrets of a configuration.
-func redactFunc(cfg atoll.Config) func(string) string { return newMask(&cfg).redact }
-
 // redactConfig returns a configuration without the values of its secrets.
 func redactConfig(cfg atoll.Config) atoll.Config { return newMask(&cfg).redactConfig(cfg) }
 
@@ -378,7 +389,8 @@ func (m *mask) redactCommand(cmd *atoll.Cmd) string {
 // secretMask returns the mask of the sandbox's secrets and of those among more environment
 // variables.
 func (s *Sandbox) secretMask(env []string) *mask {
-	return s.b.masks.maskFor(s.b).withEnv(env)
+	r := s.b.cachedRow()
+	return s.b.masks.maskFor(s.b).withEnv(env).withValues(s.f.referenceValues(&r.cfg))
 }
 
 // maskCache caches the mask and the redacted configuration of a sandbox for a revision of its row.

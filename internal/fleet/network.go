@@ -168,7 +168,11 @@ func (s *Sandbox) applyRules(ctx context.Context, op string, change func(*atoll.
 		return err
 	}
 	err = callInner(ctx, s, op, func(ctx context.Context, g atoll.NetworkController) error {
-		return g.SetNetwork(ctx, driverNetwork(&next))
+		n, err := s.f.driverNetwork(ctx, &next)
+		if err != nil {
+			return err
+		}
+		return g.SetNetwork(ctx, n)
 	})
 	if err != nil {
 		return err
@@ -235,7 +239,11 @@ func (f *Fleet) enforceNetwork(ctx context.Context, b *handle, sb atoll.Sandbox)
 		return nil
 	}
 	cfg := b.cachedRow().cfg
-	err := g.SetNetwork(ctx, driverNetwork(&cfg))
+	n, err := f.driverNetwork(ctx, &cfg)
+	if err != nil {
+		return err
+	}
+	err = g.SetNetwork(ctx, n)
 	if reflect.ValueOf(cfg.Network).IsZero() && (errors.Is(err, atoll.ErrUnsupported) || errors.Is(err, atoll.ErrUnavailable)) {
 		return nil // without an egress proxy there is nothing to apply rules to
 	}
@@ -258,7 +266,20 @@ func checkNetwork(cfg *atoll.Config) error {
 
 // driverNetwork returns the rules for the driver: headers have the values of the secrets that they
 // refer to.
-func driverNetwork(cfg *atoll.Config) atoll.Network {
+func (f *Fleet) driverNetwork(ctx context.Context, cfg *atoll.Config) (atoll.Network, error) {
+	used := proxyOnlySecrets(cfg)
+	only := *cfg
+	only.Secrets = maps.Clone(cfg.Secrets)
+	maps.DeleteFunc(only.Secrets, func(name, _ string) bool { return !used[name] })
+	resolved, err := f.resolveSecrets(ctx, &only)
+	if err != nil {
+		return atoll.Network{}, err
+	}
+	return expandNetwork(resolved), nil
+}
+
+// expandNetwork returns the rules with the values of secrets, or their references, in headers.
+func expandNetwork(cfg *atoll.Config) atoll.Network {
 	n := cfg.Network
 	n.Headers = slices.Clone(n.Headers)
 	for i := range n.Headers {
@@ -326,7 +347,7 @@ func proxyOnlySecrets(cfg *atoll.Config) map[string]bool {
 // headerSecrets returns the header values, and their parts, that texts must not show.
 func headerSecrets(cfg *atoll.Config) []string {
 	var values []string
-	for _, h := range driverNetwork(cfg).Headers {
+	for _, h := range expandNetwork(cfg).Headers {
 		values = append(values, h.Value)
 		if _, credential, ok := strings.Cut(h.Value, " "); ok { // "Bearer …"
 			values = append(values, credential)

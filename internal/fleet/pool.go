@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
@@ -21,38 +22,49 @@ const maxPoolSize = 1000
 // poolRow is the registry's row of a pool.
 type poolRow struct {
 	name    string
-	config  string // atoll.Config as JSON, equal byte for byte to that of its ready sandboxes
+	config  string // as in the registry, equal byte for byte to that of its ready sandboxes
 	cfg     atoll.Config
 	size    int
 	created time.Time
 	error   string
 }
 
-func queryPools(ctx context.Context, q registry.Querier, where string, args ...any) ([]poolRow, error) {
-	rows, err := q.QueryContext(ctx, "select name, config, size, created, error from pools where "+where, args...)
+func (f *Fleet) queryPools(ctx context.Context, q registry.Querier, where string, args ...any) ([]poolRow, error) {
+	rows, err := q.QueryContext(ctx, "select name, config, sealed, size, created, error from pools where "+where, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	var list []poolRow
+	var sealed []string
 	for rows.Next() {
 		var p poolRow
+		var text string
 		var created int64
-		if err := rows.Scan(&p.name, &p.config, &p.size, &created, &p.error); err != nil {
+		if err := rows.Scan(&p.name, &p.config, &text, &p.size, &created, &p.error); err != nil {
 			return nil, err
 		}
 		p.created = registry.Time(created)
 		if err := json.Unmarshal([]byte(p.config), &p.cfg); err != nil {
 			return nil, fmt.Errorf("registry: configuration of pool %s: %w", p.name, err)
 		}
-		list = append(list, p)
+		list, sealed = append(list, p), append(sealed, text)
 	}
-	return list, rows.Err()
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return nil, err
+	}
+	for i := range list {
+		p := &list[i]
+		if err := f.decodeSealed(ctx, keyring.Place{Column: poolSealed, Row: p.name}, sealed[i], &p.cfg, new([]string)); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // queryPool returns a pool by name, or ErrNotFound.
-func queryPool(ctx context.Context, q registry.Querier, name string) (poolRow, error) {
-	list, err := queryPools(ctx, q, "name = ?", name)
+func (f *Fleet) queryPool(ctx context.Context, q registry.Querier, name string) (poolRow, error) {
+	list, err := f.queryPools(ctx, q, "name = ?", name)
 	if err == nil && len(list) == 0 {
 		err = fmt.Errorf("pool %s: %w", name, atoll.ErrNotFound)
 	}
@@ -98,17 +110,17 @@ func (f *Fleet) setPool(ctx context.Context, p atoll.Pool) (out atoll.Pool, err 
 	if err := f.checkPool(ctx, &p); err != nil {
 		return out, err
 	}
-	b, err := json.Marshal(&p.Config)
-	if err != nil {
-		return out, err
-	}
 	err = f.registry.Write(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, `insert into pools (name, config, size, created) values (?, ?, ?, ?)
-			on conflict (name) do update set config = excluded.config, size = excluded.size, error = ''`, p.Name, string(b), p.Size, registry.Timestamp(f.now()))
+		s, err := f.encodeConfig(ctx, tx, keyring.Place{Column: poolSealed, Row: p.Name}, &p.Config, nil, true)
 		if err != nil {
 			return err
 		}
-		row, err := queryPool(ctx, tx, p.Name)
+		_, err = tx.ExecContext(ctx, `insert into pools (name, config, sealed, size, created) values (?, ?, ?, ?, ?)
+			on conflict (name) do update set config = excluded.config, sealed = excluded.sealed, size = excluded.size, error = ''`, p.Name, s.config, s.sealed, p.Size, registry.Timestamp(f.now()))
+		if err != nil {
+			return err
+		}
+		row, err := f.queryPool(ctx, tx, p.Name)
 		if err != nil {
 			return err
 		}
@@ -153,7 +165,7 @@ func (a *Account) Pools(ctx context.Context) ([]atoll.Pool, error) {
 	if err := a.checkScope(op, atoll.ScopeRead); err != nil {
 		return nil, err
 	}
-	rows, err := queryPools(ctx, a.f.registry.DB, "true order by name")
+	rows, err := a.f.queryPools(ctx, a.f.registry.DB, "true order by name")
 	if err != nil {
 		return nil, &atoll.Error{Op: op, Err: err}
 	}
@@ -191,10 +203,10 @@ func (f *Fleet) removePool(ctx context.Context, name string) error {
 	defer leave()
 	var rows []row
 	err = f.registry.Write(ctx, func(tx *sql.Tx) error {
-		if _, err := queryPool(ctx, tx, name); err != nil {
+		if _, err := f.queryPool(ctx, tx, name); err != nil {
 			return err
 		}
-		if rows, err = queryRows(ctx, tx, "pool = ? and state <> 'destroyed'", name); err != nil {
+		if rows, err = f.queryRows(ctx, tx, "pool = ? and state <> 'destroyed'", name); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, "delete from pools where name = ?", name)

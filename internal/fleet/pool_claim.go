@@ -158,7 +158,7 @@ func (c *claimant) needsWork(r *row) bool {
 
 // pickReady returns a ready sandbox that this process can reach.
 func (c *claimant) pickReady(ctx context.Context, tx *sql.Tx) (row, error) {
-	r, err := queryRow(ctx, tx, `pool = ? and state = 'running' and goal = '' and holder = '' and host in ('', ?)
+	r, err := c.f.queryRow(ctx, tx, `pool = ? and state = 'running' and goal = '' and holder = '' and host in ('', ?)
 		and config = (select config from pools where name = ?) order by created limit 1`, c.cfg.Pool, c.f.member.ID(), c.cfg.Pool)
 	if errors.Is(err, atoll.ErrNotFound) {
 		return r, errNoneReady
@@ -295,7 +295,7 @@ func (c *claimant) giveToOwner(ctx context.Context, b *handle, r *row) error {
 		return err
 	}
 	return c.f.registry.Write(ctx, func(tx *sql.Tx) error {
-		now, err := queryRow(ctx, tx, "id = ?", r.id)
+		now, err := c.f.queryRow(ctx, tx, "id = ?", r.id)
 		if err != nil {
 			return err
 		}
@@ -326,7 +326,11 @@ func (c *claimant) claimInner(ctx context.Context, b *handle, as *row) (atoll.Sa
 	if !ok {
 		return sb, nil
 	}
-	err = t.Claim(ctx, driverSpec(as, nil))
+	spec, err := c.f.driverSpec(ctx, as, nil)
+	if err != nil {
+		return nil, err
+	}
+	err = t.Claim(ctx, spec)
 	switch {
 	case errors.Is(err, atoll.ErrUnsupported):
 		return nil, fmt.Errorf("%w: %w", errNoneReady, err)
@@ -334,15 +338,4 @@ func (c *claimant) claimInner(ctx context.Context, b *handle, as *row) (atoll.Sa
 		return nil, fmt.Errorf("%w: %w", errNotThisOne, err)
 	}
 	return sb, err
-}
-
-// addClaimEnv adds the environment of a claim to a command: the driver does not know it.
-func (b *handle) addClaimEnv(cmd atoll.Cmd) atoll.Cmd {
-	b.mu.Lock()
-	env := b.row.env
-	b.mu.Unlock()
-	if len(env) > 0 {
-		cmd.Env = slices.Concat(env, cmd.Env)
-	}
-	return cmd
 }

@@ -16,7 +16,7 @@ func newRemotePool(t testing.TB, f *Fleet, size int) []row {
 	a := f.Account(LocalCaller())
 	must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: size, Config: atoll.Config{Spec: atoll.Spec{Labels: map[string]string{"from": "pool"}}}})))
 	waitFor(t, "all are ready", func() bool { return getPool(t, a, "p").Ready == size })
-	rows, err := queryRows(t.Context(), f.registry.DB, "pool = 'p' and state = 'running' order by created")
+	rows, err := f.queryRows(t.Context(), f.registry.DB, "pool = 'p' and state = 'running' order by created")
 	must(t, err)
 	return rows
 }
@@ -99,7 +99,7 @@ func TestDriverRefusesClaim(t *testing.T) {
 			if there != c.there {
 				t.Errorf("the first is there: %v", there)
 			}
-			waits, err := queryRows(t.Context(), f.registry.DB, "id = ? and pool = 'p' and state = 'running' and holder = '' and goal = ''", ready[0].id)
+			waits, err := f.queryRows(t.Context(), f.registry.DB, "id = ? and pool = 'p' and state = 'running' and holder = '' and goal = ''", ready[0].id)
 			if err != nil || len(waits) == 1 != c.pool {
 				t.Errorf("the first waits: %v, %v", len(waits), err)
 			}

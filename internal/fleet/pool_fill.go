@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -58,11 +59,11 @@ func (f *Fleet) fillPools(ctx context.Context) error {
 // fillOnce starts the work that is necessary now and returns the time until the next round.
 func (p *poolFiller) fillOnce(ctx context.Context) (time.Duration, error) {
 	making := p.countMaking() // before the rows are read, so that none is missed
-	pools, err := queryPools(ctx, p.f.registry.DB, "true order by name")
+	pools, err := p.f.queryPools(ctx, p.f.registry.DB, "true order by name")
 	if err != nil {
 		return fillInterval, err
 	}
-	rows, err := queryRows(ctx, p.f.registry.DB, "pool <> '' and state <> 'destroyed'")
+	rows, err := p.f.queryRows(ctx, p.f.registry.DB, "pool <> '' and state <> 'destroyed'")
 	if err != nil {
 		return fillInterval, err
 	}
@@ -98,8 +99,9 @@ func (p *poolFiller) matchesPool(pool *poolRow, r *row) bool {
 	if pool == nil || r.state != atoll.Running {
 		return false
 	}
-	b, err := json.Marshal(&r.cfg)
-	return err == nil && string(b) == pool.config
+	has, err := json.Marshal(&r.cfg)
+	wants, werr := json.Marshal(&pool.cfg)
+	return err == nil && werr == nil && bytes.Equal(has, wants)
 }
 
 // countMaking returns the number of sandboxes being created, by pool.

@@ -71,7 +71,7 @@ func TestPool(t *testing.T) {
 	if list, err := a.List(t.Context(), Filter{AllOwners: true}); err != nil || len(list) != 0 {
 		t.Errorf("ready sandboxes are listed: %v, %v", list, err)
 	}
-	ready, err := queryRows(t.Context(), f.registry.DB, "pool = 'warm'")
+	ready, err := f.queryRows(t.Context(), f.registry.DB, "pool = 'warm'")
 	must(t, err)
 	checkError(t, "open of one that is ready", errorOf(f.Account(Caller{Owner: poolOwner, Scopes: []atoll.Scope{atoll.ScopeRun}}).Open(t.Context(), ready[0].id)), atoll.ErrNotFound)
 
@@ -116,7 +116,7 @@ func TestPool(t *testing.T) {
 	must(t, a.RemovePool(t.Context(), "warm"))
 	checkError(t, "remove again", a.RemovePool(t.Context(), "warm"), atoll.ErrNotFound)
 	checkError(t, "claim of none", errorOf(u.Create(t.Context(), atoll.Config{Pool: "warm"})), atoll.ErrInvalid)
-	left, err := queryRows(t.Context(), f.registry.DB, "pool = 'warm' and state <> 'destroyed'")
+	left, err := f.queryRows(t.Context(), f.registry.DB, "pool = 'warm' and state <> 'destroyed'")
 	if err != nil || len(left) != 0 {
 		t.Errorf("left of the pool: %v, %v", left, err)
 	}
@@ -169,7 +169,7 @@ func TestConcurrentClaims(t *testing.T) {
 	a := fleets[0].Account(LocalCaller())
 	must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 10})))
 	waitFor(t, "ten are ready", func() bool { return getPool(t, a, "p").Ready == 10 })
-	ready, err := queryRows(t.Context(), fleets[0].registry.DB, "pool = 'p' and state <> 'destroyed'")
+	ready, err := fleets[0].queryRows(t.Context(), fleets[0].registry.DB, "pool = 'p' and state <> 'destroyed'")
 	must(t, err)
 	warm := map[string]bool{}
 	for _, r := range ready {
@@ -218,7 +218,7 @@ func TestPoolConfigurationChanges(t *testing.T) {
 		must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: size, Config: atoll.Config{Spec: atoll.Spec{Env: []string{"V=" + v}}}})))
 	}
 	rows := func() []row {
-		list, err := queryRows(t.Context(), f.registry.DB, "pool = 'p' and state <> 'destroyed'")
+		list, err := f.queryRows(t.Context(), f.registry.DB, "pool = 'p' and state <> 'destroyed'")
 		must(t, err)
 		return list
 	}
@@ -358,7 +358,7 @@ func TestClaimWithFailingSteps(t *testing.T) {
 	a := f.Account(LocalCaller())
 	must(t, errorOf(a.SetPool(t.Context(), atoll.Pool{Name: "p", Size: 1})))
 	waitFor(t, "one is ready", func() bool { return getPool(t, a, "p").Ready == 1 })
-	ready, err := queryRow(t.Context(), f.registry.DB, "pool = 'p'")
+	ready, err := f.queryRow(t.Context(), f.registry.DB, "pool = 'p'")
 	must(t, err)
 	_, err = a.Create(t.Context(), atoll.Config{Pool: "p", Spec: atoll.Spec{Name: "x"}, Prepare: []atoll.Step{{Shell: "echo reason >&2; exit 4"}}})
 	checkError(t, "create", err, atoll.ErrInvalid)
@@ -394,7 +394,7 @@ func TestPoolOutlivesProcess(t *testing.T) {
 	waitFor(t, "two are ready", func() bool { return getPool(t, a, "p").Ready == 2 })
 	cancel()
 	must(t, <-done)
-	ready, err := queryRows(t.Context(), f.registry.DB, "pool = 'p' order by created")
+	ready, err := f.queryRows(t.Context(), f.registry.DB, "pool = 'p' order by created")
 	must(t, err)
 	must(t, errorOf(f.changeRow(t.Context(), ready[0].id, func(tx *sql.Tx, r *row) error { // it dies while it does the steps of a claim
 		r.holder, r.goal = f.member.ID(), goalCreate

@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -31,7 +32,7 @@ func (f *Fleet) prepareSandbox(ctx context.Context, sb atoll.Sandbox, r row) err
 
 // runSteps runs steps in a sandbox as its owner.
 func (f *Fleet) runSteps(ctx context.Context, sb atoll.Sandbox, r *row, steps []atoll.Step) error {
-	m := newMask(&r.cfg)
+	m := newMask(&r.cfg).withValues(f.referenceValues(&r.cfg))
 	for i := range steps {
 		s := &steps[i]
 		err := f.runStepOnce(ctx, sb, r, s)
@@ -165,7 +166,11 @@ func (f *Fleet) runStep(ctx context.Context, sb atoll.Sandbox, r *row, s *atoll.
 // runCommandStep runs a command. Its error includes the end of stderr.
 func (f *Fleet) runCommandStep(ctx context.Context, sb atoll.Sandbox, r *row, s *atoll.Step) error {
 	var stderr tailBuffer
-	cmd := atoll.Cmd{Args: s.Exec, Shell: s.Shell, Env: r.env, Timeout: s.Timeout, Stdout: io.Discard, Stderr: &stderr}
+	own, err := f.referenceEnv(ctx, &r.cfg)
+	if err != nil {
+		return err
+	}
+	cmd := atoll.Cmd{Args: s.Exec, Shell: s.Shell, Env: slices.Concat(r.env, own), Timeout: s.Timeout, Stdout: io.Discard, Stderr: &stderr}
 	exit, err := sb.Exec(ctx, cmd)
 	if err == nil && exit.Success() {
 		return nil

@@ -172,7 +172,11 @@ func (s *Sandbox) execProcess(ctx context.Context, p *process, cmd *atoll.Cmd, f
 // execInner has the driver run a command, or continue one.
 func (s *Sandbox) execInner(ctx context.Context, cmd *atoll.Cmd, from *atoll.Resumption) (atoll.Exit, error) {
 	if from == nil {
-		return s.innerSandbox().Exec(ctx, s.b.addClaimEnv(*cmd))
+		full, err := s.b.addEnv(ctx, s.f, *cmd)
+		if err != nil {
+			return atoll.Exit{}, err
+		}
+		return s.innerSandbox().Exec(ctx, full)
 	}
 	r, err := innerAs[atoll.CommandResumer](s)
 	if err != nil {

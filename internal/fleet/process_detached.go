@@ -35,7 +35,10 @@ func (s *Sandbox) detachProcess(ctx context.Context, p *process, cmd *atoll.Cmd)
 	if err != nil {
 		return err
 	}
-	asked := s.b.addClaimEnv(*cmd)
+	asked, err := s.b.addEnv(ctx, s.f, *cmd)
+	if err != nil {
+		return err
+	}
 	asked.Stdin, asked.Stdout, asked.Stderr, asked.Signals = nil, nil, nil, nil
 	if asked.MaxOutput == 0 {
 		asked.MaxOutput = ringSize

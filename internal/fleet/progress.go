@@ -19,7 +19,7 @@ func (f *Fleet) progressReporter(ctx context.Context, r *row) func(atoll.Progres
 		return nil // it has no owner yet
 	}
 	e := atoll.Event{Type: "sandbox.progress", Owner: r.owner, Object: r.id, Name: r.name}
-	hide := redactFunc(r.cfg)
+	hide := f.fullMask(&r.cfg).redact
 	var last time.Time
 	var part string
 	return func(p atoll.Progress) {

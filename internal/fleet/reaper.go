@@ -97,7 +97,7 @@ func (r *reaper) reapDue(ctx context.Context) error {
 	r.mu.Lock()
 	busy := maps.Clone(r.busy) // before the query: the row of one that ends from here on can be an old one
 	r.mu.Unlock()
-	due, err := queryRows(ctx, r.f.registry.DB, "due > 0 and due <= ? order by due", registry.Timestamp(r.f.now()))
+	due, err := r.f.queryRows(ctx, r.f.registry.DB, "due > 0 and due <= ? order by due", registry.Timestamp(r.f.now()))
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func (f *Fleet) reconcileNow(ctx context.Context, id string, failure error) (row
 				return f.recordFailure(ctx, tx, r, err)
 			}
 			if r.goal == goalCreate {
-				r.reason, r.message = goalCreate, r.errorText(failure)
+				r.reason, r.message = goalCreate, f.errorText(r, failure)
 			}
 			r.goal, r.process = "", ""
 			return f.recordGone(ctx, tx, r)
@@ -72,7 +72,7 @@ func (f *Fleet) reconcileNow(ctx context.Context, id string, failure error) (row
 	}
 	if err != nil {
 		now := b.cachedRow()
-		to, reason, message = atoll.Failed, reasonUnclear, now.errorText(errors.Join(failure, err))
+		to, reason, message = atoll.Failed, reasonUnclear, f.errorText(&now, errors.Join(failure, err))
 	}
 	return f.changeRow(ctx, id, func(tx *sql.Tx, r *row) error {
 		if r.state == atoll.Destroyed {
@@ -190,7 +190,7 @@ func (f *Fleet) reconcileDead(ctx context.Context) error {
 
 // reconcileInstance reconciles the sandboxes that a process was changing or that lived in it.
 func (f *Fleet) reconcileInstance(ctx context.Context, id string) error {
-	rows, err := queryRows(ctx, f.registry.DB, "(holder = ? or host = ?) and state <> 'destroyed'", id, id)
+	rows, err := f.queryRows(ctx, f.registry.DB, "(holder = ? or host = ?) and state <> 'destroyed'", id, id)
 	if err != nil {
 		return err
 	}
@@ -227,7 +227,7 @@ func (b *driverState) triggerCleanup(ctx context.Context) error {
 
 // reconcileStrays reconciles the sandboxes of processes that are not known any more.
 func (f *Fleet) reconcileStrays(ctx context.Context) error {
-	rows, err := queryRows(ctx, f.registry.DB, "(holder <> '' or host <> '') and state <> 'destroyed'")
+	rows, err := f.queryRows(ctx, f.registry.DB, "(holder <> '' or host <> '') and state <> 'destroyed'")
 	if err != nil {
 		return err
 	}
@@ -357,7 +357,7 @@ func (f *Fleet) reconcileDriver(ctx context.Context, b *driverState) error {
 // reconcileWithList reconciles the registry with the list of one driver. The list may be older
 // than the rows, and lacks the sandboxes of owners for whom isMissing returns true.
 func (f *Fleet) reconcileWithList(ctx context.Context, b *driverState, there []atoll.Status, isMissing func(atoll.Owner) bool) error {
-	rows, err := queryRows(ctx, f.registry.DB, "driver = ?", b.impl.Name())
+	rows, err := f.queryRows(ctx, f.registry.DB, "driver = ?", b.impl.Name())
 	if err != nil {
 		return err
 	}
@@ -431,10 +431,10 @@ func (f *Fleet) adoptSandbox(ctx context.Context, b *driverState, st atoll.Statu
 	r.cfg.Driver, r.cfg.Labels = r.driver, st.Labels
 	r.cfg.Lifecycle.Policy = atoll.PolicyPersistent // it was given no end
 	err := f.registry.Write(ctx, func(tx *sql.Tx) error {
-		if _, err := queryRow(ctx, tx, "id = ?", r.id); !errors.Is(err, atoll.ErrNotFound) {
+		if _, err := f.queryRow(ctx, tx, "id = ?", r.id); !errors.Is(err, atoll.ErrNotFound) {
 			return err // nil: another process adopted it
 		}
-		name, err := uniqueName(ctx, tx, r.owner, st.Name)
+		name, err := f.uniqueName(ctx, tx, r.owner, st.Name)
 		if err != nil {
 			return err
 		}
@@ -453,11 +453,11 @@ func (f *Fleet) adoptSandbox(ctx context.Context, b *driverState, st atoll.Statu
 
 // uniqueName returns name, or the first of name-2, name-3… that no sandbox of the owner has. A
 // name that is not valid gives none.
-func uniqueName(ctx context.Context, tx *sql.Tx, o atoll.Owner, name string) (string, error) {
+func (f *Fleet) uniqueName(ctx context.Context, tx *sql.Tx, o atoll.Owner, name string) (string, error) {
 	if name == "" || atoll.CheckName(name) != nil {
 		return "", nil
 	}
-	rows, err := queryRows(ctx, tx, "app = ? and user = ? and state <> 'destroyed' and pool = '' and name <> ''", o.App, o.User)
+	rows, err := f.queryRows(ctx, tx, "app = ? and user = ? and state <> 'destroyed' and pool = '' and name <> ''", o.App, o.User)
 	if err != nil {
 		return "", err
 	}
@@ -471,7 +471,7 @@ func uniqueName(ctx context.Context, tx *sql.Tx, o atoll.Owner, name string) (st
 }
 
 // errorText returns the text of an error for the registry, without the sandbox's secrets.
-func (r *row) errorText(err error) string { return redactFunc(r.cfg)(oneLine(err)) }
+func (f *Fleet) errorText(r *row, err error) string { return f.fullMask(&r.cfg).redact(oneLine(err)) }
 
 // oneLine returns the text of an error in one line of at most 1000 bytes.
 func oneLine(err error) string {
@@ -491,7 +491,7 @@ var errRegistryLost = fmt.Errorf("%w: the registry was unavailable during the ch
 // reconcileOwn reconciles the sandboxes that this process holds but is not changing: the registry
 // was unavailable when the end of the change was to be recorded.
 func (f *Fleet) reconcileOwn(ctx context.Context) error {
-	rows, err := queryRows(ctx, f.registry.DB, "holder = ? and state <> 'destroyed'", f.member.ID())
+	rows, err := f.queryRows(ctx, f.registry.DB, "holder = ? and state <> 'destroyed'", f.member.ID())
 	for _, r := range rows {
 		b := f.ensureHandle(r)
 		select {

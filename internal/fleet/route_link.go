@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
@@ -73,8 +74,12 @@ func (a *Account) createRouteLink(ctx context.Context, key string, expires time.
 		if live >= maxRouteLinks {
 			return fmt.Errorf("%w: %s has %d links, which is the limit: revoke one, or let them expire", atoll.ErrQuota, l.Owner, live)
 		}
+		stored, err := a.f.keyring.Seal(ctx, tx, keyring.Place{Column: routeLinkSecret, Row: l.ID}, string(secret))
+		if err != nil {
+			return err
+		}
 		if _, err := tx.ExecContext(ctx, `insert into route_links (id, key, app, user, sandbox, created, expires, maker) values (?, ?, ?, ?, ?, ?, ?, ?)`,
-			l.ID, secret, l.Owner.App, l.Owner.User, l.Sandbox, registry.Timestamp(now), registry.Timestamp(l.Expires), maker); err != nil {
+			l.ID, []byte(stored), l.Owner.App, l.Owner.User, l.Sandbox, registry.Timestamp(now), registry.Timestamp(l.Expires), maker); err != nil {
 			return err
 		}
 		return a.f.events.Emit(ctx, tx, atoll.Event{Type: "link.created", Owner: l.Owner, Object: l.ID, Data: map[string]string{"sandbox": l.Sandbox}})
@@ -158,6 +163,9 @@ func (f *Fleet) findRouteLink(ctx context.Context, id string) (key []byte, sandb
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, "", false, nil
 	case err != nil:
+		return nil, "", false, &atoll.Error{Op: "look up link", Err: err}
+	}
+	if key, err = f.keyring.Open(ctx, keyring.Place{Column: routeLinkSecret, Row: id}, string(key)); err != nil {
 		return nil, "", false, &atoll.Error{Op: "look up link", Err: err}
 	}
 	return key, sandbox, true, nil

@@ -81,7 +81,7 @@ func (a *Account) queryPage(ctx context.Context, filter Filter) (page []row, nex
 		if limit > 0 {
 			where, args = where+" limit ?", append(args, limit+1)
 		}
-		rows, err := queryRows(ctx, a.f.registry.DB, where, args...)
+		rows, err := a.f.queryRows(ctx, a.f.registry.DB, where, args...)
 		if err != nil {
 			return nil, "", err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
@@ -41,59 +42,78 @@ type row struct {
 }
 
 // rowColumns are the columns of a row in the order of scan.
-const rowColumns = `id, app, user, name, driver, state, pool, config, env, created, started, active, changed, due, turn, holder, goal, host, reason, message, closed`
+const rowColumns = `id, app, user, name, driver, state, pool, config, env, created, started, active, changed, due, turn, holder, goal, host, reason, message, closed, sealed`
 
-func (r *row) scan(from registry.Scanner) error {
+// scan reads the columns of a row. It returns the encrypted parts of the configuration, which f.openRow adds.
+func (r *row) scan(from registry.Scanner) (sealed string, err error) {
 	var cfg, env []byte
 	var created, started, active, changed, due int64
-	err := from.Scan(&r.id, &r.owner.App, &r.owner.User, &r.name, &r.driver, &r.state, &r.pool, &cfg, &env,
-		&created, &started, &active, &changed, &due, &r.revision, &r.holder, &r.goal, &r.process, &r.reason, &r.message, &r.closed)
+	err = from.Scan(&r.id, &r.owner.App, &r.owner.User, &r.name, &r.driver, &r.state, &r.pool, &cfg, &env,
+		&created, &started, &active, &changed, &due, &r.revision, &r.holder, &r.goal, &r.process, &r.reason, &r.message, &r.closed, &sealed)
 	if err != nil {
-		return err
+		return "", err
 	}
 	r.created, r.started, r.active, r.changed, r.due = registry.Time(created), registry.Time(started), registry.Time(active), registry.Time(changed), registry.Time(due)
 	r.cfg = atoll.Config{}
 	if err := json.Unmarshal(cfg, &r.cfg); err != nil {
-		return fmt.Errorf("registry: configuration of %s: %w", r.id, err)
+		return "", fmt.Errorf("registry: configuration of %s: %w", r.id, err)
 	}
 	r.env = nil
 	if err := json.Unmarshal(env, &r.env); err != nil {
-		return fmt.Errorf("registry: environment of %s: %w", r.id, err)
+		return "", fmt.Errorf("registry: environment of %s: %w", r.id, err)
 	}
-	return nil
+	return sealed, nil
+}
+
+// openRow adds the encrypted parts of the configuration to a row.
+func (f *Fleet) openRow(ctx context.Context, r *row, sealed string) error {
+	return f.decodeSealed(ctx, keyring.Place{Column: sandboxSealed, Row: r.id}, sealed, &r.cfg, &r.env)
 }
 
 // queryRow returns the row that matches a condition, or ErrNotFound.
-func queryRow(ctx context.Context, q registry.Querier, where string, args ...any) (row, error) {
+func (f *Fleet) queryRow(ctx context.Context, q registry.Querier, where string, args ...any) (row, error) {
 	var r row
-	err := r.scan(q.QueryRowContext(ctx, "select "+rowColumns+" from sandboxes where "+where, args...))
+	sealed, err := r.scan(q.QueryRowContext(ctx, "select "+rowColumns+" from sandboxes where "+where, args...))
 	if errors.Is(err, sql.ErrNoRows) {
 		return r, atoll.ErrNotFound
+	}
+	if err == nil {
+		err = f.openRow(ctx, &r, sealed)
 	}
 	return r, err
 }
 
 // queryRows returns the rows that match a condition. The condition may end with "order by".
-func queryRows(ctx context.Context, q registry.Querier, where string, args ...any) ([]row, error) {
+func (f *Fleet) queryRows(ctx context.Context, q registry.Querier, where string, args ...any) ([]row, error) {
 	rows, err := q.QueryContext(ctx, "select "+rowColumns+" from sandboxes where "+where, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
 	var list []row
+	var sealed []string
 	for rows.Next() {
 		var r row
-		if err := r.scan(rows); err != nil {
+		text, err := r.scan(rows)
+		if err != nil {
 			return nil, err
 		}
-		list = append(list, r)
+		list, sealed = append(list, r), append(sealed, text)
 	}
-	return list, rows.Err()
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return nil, err
+	}
+	for i := range list { // after the query: a new data key is looked up with another
+		if err := f.openRow(ctx, &list[i], sealed[i]); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // loadRow returns a row by id, or ErrNotFound.
 func (f *Fleet) loadRow(ctx context.Context, id string) (row, error) {
-	return queryRow(ctx, f.registry.DB, "id = ?", id)
+	return f.queryRow(ctx, f.registry.DB, "id = ?", id)
 }
 
 // insertRow inserts a new row.
@@ -109,19 +129,15 @@ func (f *Fleet) insertRow(ctx context.Context, tx *sql.Tx, r *row) error {
 
 // saveRow updates all columns of a row that can change, and its due time from them.
 func (f *Fleet) saveRow(ctx context.Context, tx *sql.Tx, r *row) error {
-	cfg, err := json.Marshal(&r.cfg)
-	if err != nil {
-		return err
-	}
-	env, err := json.Marshal(r.env)
+	s, err := f.encodeConfig(ctx, tx, keyring.Place{Column: sandboxSealed, Row: r.id}, &r.cfg, r.env, r.pool != "")
 	if err != nil {
 		return err
 	}
 	r.revision++
 	r.due = r.nextDue()
-	_, err = tx.ExecContext(ctx, `update sandboxes set app = ?, user = ?, name = ?, state = ?, pool = ?, config = ?, env = ?, started = ?,
+	_, err = tx.ExecContext(ctx, `update sandboxes set app = ?, user = ?, name = ?, state = ?, pool = ?, config = ?, env = ?, sealed = ?, started = ?,
 		active = case when active < ? then ? else active end, changed = ?, due = ?, turn = ?, holder = ?, goal = ?, host = ?, reason = ?, message = ?, closed = ? where id = ?`,
-		r.owner.App, r.owner.User, r.name, r.state, r.pool, string(cfg), string(env), registry.Timestamp(r.started),
+		r.owner.App, r.owner.User, r.name, r.state, r.pool, s.config, s.env, s.sealed, registry.Timestamp(r.started),
 		registry.Timestamp(r.active), registry.Timestamp(r.active), registry.Timestamp(r.changed), registry.Timestamp(r.due), r.revision, r.holder, r.goal, r.process, r.reason, r.message, r.closed, r.id)
 	return err
 }
@@ -131,7 +147,7 @@ func (f *Fleet) saveRow(ctx context.Context, tx *sql.Tx, r *row) error {
 func (f *Fleet) changeRow(ctx context.Context, id string, fn func(tx *sql.Tx, r *row) error) (row, error) {
 	var r row
 	err := f.registry.Write(ctx, func(tx *sql.Tx) (err error) {
-		if r, err = queryRow(ctx, tx, "id = ?", id); err != nil {
+		if r, err = f.queryRow(ctx, tx, "id = ?", id); err != nil {
 			return err
 		}
 		return fn(tx, &r)

@@ -232,7 +232,7 @@ func (w *workload) finish(f *Fleet) {
 	t.Logf("%d sandboxes, %d of them destroyed; %d calls failed", len(there), gone, failed)
 	t.Cleanup(func() {
 		if t.Failed() {
-			rows, err := queryRows(context.Background(), f.registry.DB, "holder <> '' or goal <> ''")
+			rows, err := f.queryRows(context.Background(), f.registry.DB, "holder <> '' or goal <> ''")
 			t.Logf("unfinished: %+v, %v", rows, err)
 		}
 	})

@@ -15,11 +15,14 @@ func (s *Sandbox) OpenTerminal(ctx context.Context, spec atoll.TerminalSpec) (at
 		return atoll.Terminal{}, err
 	}
 	m := s.secretMask(spec.Env)
-	cmd := s.b.addClaimEnv(atoll.Cmd{Args: spec.Args, Env: spec.Env})
+	cmd := atoll.Cmd{Args: spec.Args, Env: spec.Env}
 	noted := s.startAudit("open terminal", m.redactCommand(&cmd))
-	spec.Env = cmd.Env
 	var t atoll.Terminal
 	err := callInner(ctx, s, "open terminal", func(ctx context.Context, d atoll.Terminals) (err error) {
+		if cmd, err = s.b.addEnv(ctx, s.f, cmd); err != nil {
+			return err
+		}
+		spec.Env = cmd.Env
 		if t, err = d.OpenTerminal(ctx, spec); err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ func (f *Fleet) sampleUsage(ctx context.Context) {
 
 // sampleOnce samples each running sandbox that is due once, and forgets the series of those that are gone.
 func (f *Fleet) sampleOnce(ctx context.Context) error {
-	rows, err := queryRows(ctx, f.registry.DB, "state <> 'destroyed' and pool = ''")
+	rows, err := f.queryRows(ctx, f.registry.DB, "state <> 'destroyed' and pool = ''")
 	if err != nil {
 		return err
 	}

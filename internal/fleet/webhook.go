@@ -10,6 +10,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
+	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 	"github.com/atoll-sandbox/atoll/internal/fleet/webhook"
 )
@@ -85,12 +86,16 @@ func (f *Fleet) insertWebhook(ctx context.Context, tx *sql.Tx, w atoll.Webhook) 
 	if err != nil {
 		return err
 	}
+	secret, err := f.keyring.Seal(ctx, tx, keyring.Place{Column: webhookSecret, Row: w.ID}, w.Secret)
+	if err != nil {
+		return err
+	}
 	var newest int64
 	if err := tx.QueryRowContext(ctx, f.registry.NewestEvent).Scan(&newest); err != nil {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, `insert into webhooks (id, app, user, name, url, secret, types, all_owners, created, token, first) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		w.ID, w.Owner.App, w.Owner.User, w.Name, w.URL, w.Secret, string(types), w.AllOwners, registry.Timestamp(w.Created), w.Token, newest); err != nil {
+		w.ID, w.Owner.App, w.Owner.User, w.Name, w.URL, secret, string(types), w.AllOwners, registry.Timestamp(w.Created), w.Token, newest); err != nil {
 		return err
 	}
 	return f.events.Emit(ctx, tx, atoll.Event{Type: "webhook.created", Owner: w.Owner, Object: w.ID, Name: w.Name, Time: w.Created})
@@ -193,7 +198,11 @@ func (a *Account) UpdateWebhook(ctx context.Context, key string, c atoll.Webhook
 		}
 		if c.RenewSecret {
 			w.Secret = webhook.NewSecret()
-			if _, err := tx.ExecContext(ctx, `update webhooks set secret = ? where id = ?`, w.Secret, w.ID); err != nil {
+			secret, err := a.f.keyring.Seal(ctx, tx, keyring.Place{Column: webhookSecret, Row: w.ID}, w.Secret)
+			if err != nil {
+				return err
+			}
+			if _, err := tx.ExecContext(ctx, `update webhooks set secret = ? where id = ?`, secret, w.ID); err != nil {
 				return err
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
+	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 	"github.com/atoll-sandbox/atoll/internal/fleet/webhook"
 )
@@ -291,7 +292,11 @@ func (f *Fleet) sendNext(ctx context.Context, s *webhook.Sender, hook string) (t
 	if err != nil {
 		return false, false, err
 	}
-	m.Body = []byte(body)
+	secret, err := f.keyring.Open(ctx, keyring.Place{Column: webhookSecret, Row: hook}, m.Secret)
+	if err != nil {
+		return false, false, err
+	}
+	m.Body, m.Secret = []byte(body), string(secret)
 	status, failure := s.Send(ctx, m)
 	if failure != nil && ctx.Err() != nil {
 		return false, false, nil // the attempt was interrupted and does not count

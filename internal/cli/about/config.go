@@ -178,7 +178,8 @@ func (a commands) configCheck() *cobra.Command {
   atoll config check .atoll.yaml`,
 		Short: "Check the configuration for errors",
 		Long: `Check the configuration, or one file, and print every error. A file named
-.atoll.yaml is checked as a project's file. Misspelled variables and login
+.atoll.yaml is checked as a project's file. The key of the registry's secrets is
+read (secrets.key_file, secrets.key_command). Misspelled variables and login
 providers that do not answer are reported, but are no errors. The exit status
 is 1 if there are errors.`,
 		Args:        app.CheckArgCount(0, 1, "at most one file"),
@@ -189,7 +190,7 @@ is 1 if there are errors.`,
 				fmt.Fprintf(a.Err, "atoll: warning: %s\n", text)
 			}
 			if len(args) == 0 {
-				err = errors.Join(err, a.checkLoginKeys())
+				err = errors.Join(err, a.checkLoginKeys(), a.checkKeys(cmd.Context()))
 				a.warnOfLogins(cmd.Context())
 			}
 			if len(args) == 0 && a.Config.Project != "" {

@@ -166,7 +166,7 @@ const driverCheck = "driver "
 func (a commands) runChecks(ctx context.Context) []finding {
 	v := version.Build()
 	list := []finding{{Check: "atoll", OK: true, Detail: v.Version + " " + v.Go + " " + v.Platform}}
-	list = append(list, a.checkConfig(), a.checkHome())
+	list = append(list, a.checkConfig(), a.checkHome(), a.checkSecrets(ctx))
 	found := make([][]finding, len(a.Drivers()))
 	var wg sync.WaitGroup
 	for i, d := range a.Drivers() {

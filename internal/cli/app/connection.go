@@ -21,6 +21,8 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/version"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
+	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 	"github.com/atoll-sandbox/atoll/internal/fleet/webhook"
 )
 
@@ -214,6 +216,7 @@ func (a *App) FleetOptions(log *slog.Logger) fleet.Options {
 			Workspaces: config.Get[int](c, "quota.workspaces"), Processes: config.Get[int](c, "quota.processes"),
 			Tokens: int64(config.Get[int](c, "quota.tokens")), Cost: config.Get[float64](c, "quota.cost"),
 		},
+		Issuer: a.IssuerOptions(), Keys: a.KeyOptions(), SecretProviders: config.Get[map[string]*secretref.Provider](c, "secrets.providers"),
 		Webhooks:  webhook.Options{Allow: config.List[netip.Prefix](c, "webhooks.allow")},
 		OwnerDisk: defaultOwnerDisk,
 		Retention: fleet.Retention{
@@ -223,6 +226,11 @@ func (a *App) FleetOptions(log *slog.Logger) fleet.Options {
 			Usage: config.Get[time.Duration](c, "retention.usage"),
 		},
 	}
+}
+
+// KeyOptions name what holds the keys that encrypt the secrets in the registry.
+func (a *App) KeyOptions() keyring.Options {
+	return keyring.Options{File: config.Get[string](a.Config, "secrets.key_file"), Command: config.List[string](a.Config, "secrets.key_command")}
 }
 
 // DefaultDriver returns the name of the driver of new sandboxes: the configured one, else the

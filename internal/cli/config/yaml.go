@@ -243,7 +243,7 @@ func (s *source) readValue(k *key, kn, vn *yaml.Node) {
 // isPath reports whether a key holds a path. In a configuration file, such a path is relative
 // to the file's directory.
 func isPath(k *key) bool {
-	return k.Name == "home" || k.Name == "kubernetes.kubeconfig" || k.Name == "serve.socket" || strings.HasPrefix(k.Name, "serve.tls.")
+	return k.Name == "home" || k.Name == "kubernetes.kubeconfig" || k.Name == "serve.socket" || k.Name == "secrets.key_file" || strings.HasPrefix(k.Name, "serve.tls.")
 }
 
 // readContexts reads the mapping of names to servers.

@@ -200,3 +200,16 @@ func TestAgentAgain(t *testing.T) {
 		t.Errorf("one that nobody has allowed: %q", r.agent)
 	}
 }
+
+// TestProjectFileRefersToNoSecret lets a repository name a secret of its user's host.
+func TestProjectFileRefersToNoSecret(t *testing.T) {
+	v := projectfile.Variable{Name: "KEY", Host: true, From: "ATOLL_TEST_UNSET_VARIABLE", Value: "secret://vault/prod"}
+	if value, ok, err := readHostVariable(v); !errors.Is(err, atoll.ErrDenied) || value != "" || ok {
+		t.Errorf("%q, %v", value, err)
+	}
+	t.Setenv("ATOLL_TEST_SET_VARIABLE", "secret://vault/mine") // the user has set it
+	v.From = "ATOLL_TEST_SET_VARIABLE"
+	if value, ok, err := readHostVariable(v); err != nil || !ok || value != "secret://vault/mine" {
+		t.Errorf("%q, %v", value, err)
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
+	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 	"github.com/atoll-sandbox/atoll/internal/project"
 	"github.com/atoll-sandbox/atoll/internal/project/projectfile"
 )
@@ -271,15 +272,28 @@ func (a commands) planConfig(ctx context.Context, r *upRun) (atoll.Config, isola
 // than works there, as a volume of a pod or a directory of an image does.
 var trusted = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=" + project.Workspace}
 
+// readHostVariable returns the value of a variable of the host, or the default of the project's file; ok is false if
+// there is neither. A default that refers to a secret is refused: a repository must not read those of its user.
+func readHostVariable(v projectfile.Variable) (value string, ok bool, err error) {
+	if here, ok := os.LookupEnv(v.From); ok {
+		return here, true, nil
+	}
+	if secretref.IsReference(v.Value) {
+		return "", false, fmt.Errorf("%w: variable %s: a project's file can't refer to a secret; if you want it inside: --secret %s=%s", atoll.ErrDenied, v.Name, v.Name, v.Value)
+	}
+	return v.Value, v.Value != "", nil
+}
+
 // addEnvironment sets the environment and the labels of a new sandbox.
 func (a commands) addEnvironment(r *upRun, cfg *atoll.Config) error {
 	own := append([]string{"ATOLL_PORT=" + strconv.Itoa(project.FirstPort)}, trusted...)
 	for _, v := range r.file.Env {
-		value := v.Value
 		if v.Host {
-			if here, ok := os.LookupEnv(v.From); ok {
-				value = here
-			} else if value == "" {
+			value, ok, err := readHostVariable(v)
+			if err != nil {
+				return fmt.Errorf("%s: %w", strings.Join(r.file.Sources, ", "), err)
+			}
+			if !ok {
 				a.Progress("%s: %s is not set here, and so not inside", strings.Join(r.file.Sources, ", "), v.From)
 				continue
 			}
@@ -289,7 +303,7 @@ func (a commands) addEnvironment(r *upRun, cfg *atoll.Config) error {
 			cfg.Secrets[v.Name] = value
 			continue
 		}
-		own = append(own, v.Name+"="+value)
+		own = append(own, v.Name+"="+v.Value)
 	}
 	cfg.Env = append(own, cfg.Env...) // what a flag says is the last, and wins
 	host, err := pairing.HostID(a.App)

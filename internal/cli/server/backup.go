@@ -27,7 +27,8 @@ func (a commands) backupCommand() *cobra.Command {
 		Short: "Write the state directory to an archive",
 		Long: `Write the state directory of this machine to an archive (tar, gzip): registry,
 workspaces, files of sandboxes, tokens, keys, logs of turns. It contains
-secrets; only this user can read it. A file that exists is not overwritten.
+secrets; only this user can read it. A file that exists is not overwritten. The
+key that encrypts the registry (secrets.key_file) is never in it.
 
 No server and no other command may use the directory: stop the server before.
 Sandboxes of namespace and microvm must be stopped, or their files are copied
@@ -43,6 +44,9 @@ and a PostgreSQL registry are not in the archive.`,
 			m, err := a.writeBackup(cmd.Context(), args[0], running)
 			if err != nil {
 				return err
+			}
+			if m.Encrypted {
+				fmt.Fprintf(a.Err, "atoll: not in the archive: the key of the registry's secrets, %s: keep a copy elsewhere, without it they are lost\n", a.keySource())
 			}
 			return a.printBackup(fmt.Sprintf("%s was written to %s", a.Home, args[0]), m)
 		},
@@ -77,9 +81,20 @@ The next start compares the registry with the sandboxes that exist.`,
 			if err != nil {
 				return a.ExplainWriteError(err)
 			}
+			if m.Encrypted {
+				fmt.Fprintln(a.Err, "atoll: the secrets in the registry are encrypted: the next start needs the key that the server had (secrets.key_file or secrets.key_command)")
+			}
 			return a.printBackup(fmt.Sprintf("%s was restored from %s", a.Home, args[0]), m)
 		},
 	}
+}
+
+// keySource names what holds the key of the registry's secrets.
+func (a commands) keySource() string {
+	if file := a.KeyOptions().File; file != "" {
+		return file
+	}
+	return "which secrets.key_command prints"
 }
 
 // checkLocal refuses a command for this machine if another server was chosen.
@@ -172,7 +187,9 @@ func (a commands) writeArchive(ctx context.Context, file string, running bool) (
 			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 		}
 	}()
-	if m, err = backup.Write(ctx, a.Home, backup.Options{Version: version.Build().Version, Changing: running}, f); err != nil {
+	if m, err = backup.Write(ctx, a.Home, backup.Options{
+		Version: version.Build().Version, Changing: running, Encrypted: a.KeyOptions().IsSet(), KeyFile: a.KeyOptions().File,
+	}, f); err != nil {
 		return m, err
 	}
 	if err := f.Sync(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -181,4 +182,31 @@ func pack(t *testing.T, entries ...*tar.Header) []byte {
 	}
 	must(t, errors.Join(w.Close(), z.Close()))
 	return b.Bytes()
+}
+
+// TestKeyFileIsNotInTheArchive writes a home that contains the key file, under two names.
+func TestKeyFileIsNotInTheArchive(t *testing.T) {
+	home := t.TempDir()
+	key := filepath.Join(home, "keys", "secrets.key")
+	must(t, os.Mkdir(filepath.Dir(key), 0o700))
+	must(t, os.WriteFile(key, []byte("the key"), 0o600))
+	must(t, os.Link(key, filepath.Join(home, "second-name")))
+	must(t, os.WriteFile(filepath.Join(home, "atoll.db"), []byte("data"), 0o600))
+	elsewhere := filepath.Join(t.TempDir(), "link")
+	must(t, os.Symlink(key, elsewhere))
+	for _, name := range []string{key, elsewhere} {
+		var archive bytes.Buffer
+		m, err := backup.Write(t.Context(), home, backup.Options{Encrypted: true, KeyFile: name}, &archive)
+		must(t, err)
+		if !m.Encrypted || m.Entries != 2 {
+			t.Errorf("manifest %+v, want 2 entries", m)
+		}
+		z, err := gzip.NewReader(&archive)
+		must(t, err)
+		b, err := io.ReadAll(z)
+		must(t, err)
+		if bytes.Contains(b, []byte("the key")) || !bytes.Contains(b, []byte("data")) {
+			t.Error("the archive has the key, or lacks the registry")
+		}
+	}
 }

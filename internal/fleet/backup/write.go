@@ -36,6 +36,9 @@ type Manifest struct {
 	// Skipped are the names of what the archive lacks: directories that are mounted from other
 	// file systems, and links that lead out of the home.
 	Skipped []string `json:"skipped,omitempty"`
+
+	// Encrypted reports that secrets in the registry are encrypted, with a key that is not in the archive.
+	Encrypted bool `json:"encrypted,omitempty"`
 }
 
 // excluded are the files of a home that belong to running processes, or only hold space.
@@ -48,6 +51,11 @@ type Options struct {
 	// Changing accepts files that vanish or become shorter while they are read. Nothing but programs
 	// in sandboxes may change the home.
 	Changing bool
+
+	// Encrypted reports that secrets in the registry are encrypted. KeyFile, the file of the key, is left out if
+	// it is in the home; empty: the key is not in a file.
+	Encrypted bool
+	KeyFile   string
 }
 
 // Write writes a home to w. No process may use the home, but see Options.Changing.
@@ -61,7 +69,12 @@ func Write(ctx context.Context, home string, o Options, w io.Writer) (Manifest, 
 		return Manifest{}, err
 	}
 	a := &archiver{home: home, changing: o.Changing, tw: tar.NewWriter(z), out: z, links: make(map[fileID]string)}
-	a.m = Manifest{Format: format, Atoll: o.Version, Created: time.Now().UTC()}
+	a.m = Manifest{Format: format, Atoll: o.Version, Created: time.Now().UTC(), Encrypted: o.Encrypted}
+	if o.KeyFile != "" {
+		if a.key, err = os.Stat(o.KeyFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return a.m, fmt.Errorf("key file: %w", err)
+		}
+	}
 	if err := a.addTree(ctx); err != nil {
 		return a.m, fmt.Errorf("backup of %s: %w", home, err)
 	}
@@ -84,7 +97,8 @@ func Write(ctx context.Context, home string, o Options, w io.Writer) (Manifest, 
 // archiver writes the entries of one archive.
 type archiver struct {
 	home     string
-	changing bool // see Options
+	changing bool        // see Options
+	key      fs.FileInfo // of the key file, which is left out; nil: there is none
 	tw       *tar.Writer
 	out      io.Writer // that tw writes to
 	m        Manifest
@@ -115,6 +129,9 @@ func (a *archiver) addTree(ctx context.Context) error {
 		info, err := d.Info()
 		if err != nil {
 			return a.ignoreVanished(err)
+		}
+		if a.key != nil && os.SameFile(a.key, info) {
+			return nil
 		}
 		// The operator may have mounted a volume on a directory of the home; deeper mounts are those of sandboxes.
 		if d.IsDir() && strings.Contains(name, "/") && !sameDevice(top, info) && !sameDevice(parentInfo(file), info) {

@@ -1,0 +1,9 @@
+-- Secrets are encrypted with data keys, which are encrypted with keys that are not in the registry; see package keyring.
+create table data_keys (
+	id      text collate "C" primary key,
+	master  text collate "C" not null,       -- id of the key with which this one is encrypted
+	wrapped text collate "C" not null,
+	created bigint           not null
+);
+alter table sandboxes add column sealed text collate "C" not null default ''; -- the secret parts of config and env, encrypted; empty: they are there
+alter table pools     add column sealed text collate "C" not null default '';
