@@ -34,6 +34,8 @@ func Commands(a *app.App) []app.Entry {
 		{Name: "kill", New: c.killCommand},
 		{Name: "terminal", New: c.terminalCommand},
 		{Name: "fork", New: c.forkCommand},
+		{Name: "export-sandbox", New: c.exportSandboxCommand},
+		{Name: "import-sandbox", New: c.importSandboxCommand},
 		{Name: "ssh", New: c.sshCommand},
 		{Name: "config-ssh", New: c.configSSHCommand},
 	}
