@@ -38,6 +38,7 @@ type PackedFiles struct {
 	Dir   string     `json:"dir"`             // the working directory; absolute
 	Image string     `json:"image,omitempty"` // digest of the image that a layer belongs to; empty: none
 	Env   []string   `json:"env,omitempty"`   // environment of the image of a root directory
+	User  string     `json:"user,omitempty"`  // user of its commands, as in Spec.User; empty: unknown
 
 	io.ReadCloser `json:"-"`
 }

@@ -227,8 +227,11 @@ func unpackDifference(ctx context.Context, sb atoll.Sandbox, base *vfs.FS, files
 		if !ok {
 			return true, nil
 		}
+		if name == "" || name == "." || name == ".." {
+			return false, fmt.Errorf("%w: a whiteout of %q", atoll.ErrInvalid, name)
+		}
 		victim := path.Join("/", dir, name)
-		if _, err := base.Lstat(victim); err == nil && name != "" && !seen[victim] {
+		if _, err := base.Lstat(victim); err == nil && !seen[victim] {
 			removed, seen[victim] = append(removed, victim), true
 		}
 		return false, nil

@@ -254,5 +254,23 @@ func (a *Reader) nextPart() error {
 	if got := hex.EncodeToString(a.sum.Sum(nil)); s.Bytes != a.read || s.SHA256 != got {
 		return fmt.Errorf("%w: the archive is broken: its files have %d bytes and the digest %s, not %d and %.64s", atoll.ErrInvalid, a.read, got, s.Bytes, s.SHA256)
 	}
-	return io.EOF
+	return a.checkEnd()
+}
+
+// checkEnd reads to the end of the compressed stream, whose checksum covers the description too. It
+// returns io.EOF.
+func (a *Reader) checkEnd() error {
+	if h, err := a.tr.Next(); err == nil {
+		return fmt.Errorf("%w: the archive is broken: %.100q follows its digest", atoll.ErrInvalid, h.Name)
+	} else if err != io.EOF { //nolint:errorlint // the reader does not wrap it
+		return wrapBroken(err, "it ends too early")
+	}
+	n, err := io.CopyN(io.Discard, a.z, maxManifest)
+	if err == nil {
+		return fmt.Errorf("%w: the archive is broken: %d bytes and more follow its end", atoll.ErrInvalid, n)
+	}
+	if err == io.EOF { //nolint:errorlint // io.CopyN does not wrap it
+		return io.EOF
+	}
+	return wrapBroken(err, "it ends too early")
 }

@@ -44,6 +44,7 @@ func (s *Sandbox) packArchive(ctx context.Context, o ExportOptions) (io.ReadClos
 		return nil, err
 	}
 	m.Files = *files
+	m.Files.Env = imageEnv(&r, files.Env)
 	if m.Files.Kind == atoll.PackedDirectory {
 		m.LeftOut = append(m.LeftOut, "all files but those of "+m.Files.Dir+": driver "+r.driver+" can't pack them")
 	}
@@ -122,6 +123,25 @@ func leaveOut(dirs []string) func(*tar.Header) (bool, error) {
 	return func(h *tar.Header) (bool, error) {
 		return !slices.ContainsFunc(dirs, func(d string) bool { return strings.HasPrefix(h.Name, d+"/") && h.Name != d+"/" }), nil
 	}
+}
+
+// imageEnv returns the variables of an image's environment: neither those of the sandbox's own
+// configuration nor any with a secret.
+func imageEnv(r *row, env []string) []string {
+	own := make(map[string]bool)
+	for _, e := range slices.Concat(r.cfg.Env, r.env) {
+		k, _, _ := strings.Cut(e, "=")
+		own[k] = true
+	}
+	hide := newMask(&r.cfg, r.env...)
+	var kept []string
+	for _, e := range env {
+		k, _, _ := strings.Cut(e, "=")
+		if _, secret := r.cfg.Secrets[k]; !secret && !own[k] && !secretName(k) && hide.redact(e) == e {
+			kept = append(kept, e)
+		}
+	}
+	return kept
 }
 
 // reservedLabelPrefix begins the labels by which atoll recognizes what it has made.
