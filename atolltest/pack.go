@@ -38,7 +38,7 @@ echo secret >d/mode; chmod 640 d/mode; chmod 711 d; echo x >'with space'; touch 
 	e.wantError(err, atoll.ErrNotFound, "PackFiles of an unknown snapshot")
 	e.wantUnpacked(unpacker, e.packFiles(sb, "packed"), show, want)
 	cut := before
-	cut.ReadCloser = io.NopCloser(io.LimitReader(e.packFiles(sb, "").ReadCloser, 700)) // not the end of an entry
+	cut.ReadCloser = io.NopCloser(io.LimitReader(e.packFiles(sb, "").ReadCloser, 256)) // within a header: archive/tar takes a cut after one for the end
 	left := len(e.listOwn())
 	if _, err := unpacker.CreatePacked(e.newContext(), e.newSpec(), &cut); err == nil {
 		e.Error("a sandbox was created from a part of its files")
