@@ -19,6 +19,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/internal/image"
 	"github.com/atoll-sandbox/atoll/internal/sparse"
+	"github.com/atoll-sandbox/atoll/internal/state/filelock"
 	"github.com/atoll-sandbox/atoll/internal/state/journal"
 	"github.com/atoll-sandbox/atoll/internal/state/statedir"
 )
@@ -39,8 +40,8 @@ const (
 const upperDir = "upper"
 
 // PackFiles packs the sandbox's own files from a copy, which is made while its commands are frozen
-// and removed when the stream is closed. A process that dies meanwhile leaves the copy; the next
-// interrupted snapshot or the end of the sandbox removes it.
+// and removed when the stream is closed. A process that dies meanwhile leaves the copy, which the
+// next PackFiles, or the end of the sandbox, removes.
 func (s *Sandbox) PackFiles(ctx context.Context, snapshot string) (*atoll.PackedFiles, error) {
 	var p *atoll.PackedFiles
 	err := s.withLock(ctx, "pack", func(r *record) (err error) {
@@ -51,10 +52,13 @@ func (s *Sandbox) PackFiles(ctx context.Context, snapshot string) (*atoll.Packed
 				return err
 			}
 		} else {
-			if k, err = s.d.copyForPack(ctx, r); err != nil {
+			var held *os.File
+			if k, held, err = s.d.copyForPack(ctx, r); err != nil {
 				return err
 			}
-			done = func() error { return removeAll(s.d.stateHome().Snapshots(s.id).Path(k.ID)) }
+			done = func() error {
+				return errors.Join(removeAll(s.d.stateHome().Snapshots(s.id).Path(k.ID)), held.Close())
+			}
 		}
 		if p, err = s.d.packTree(ctx, r, &k, done); err != nil {
 			return errors.Join(err, done())
@@ -64,10 +68,21 @@ func (s *Sandbox) PackFiles(ctx context.Context, snapshot string) (*atoll.Packed
 	return p, err
 }
 
-// copyForPack copies the own files of a sandbox to a snapshot that is not listed.
-func (d *Driver) copyForPack(ctx context.Context, r *record) (k statedir.Snapshot, err error) {
+// packLock is a file in the directory of a copy that is being packed. The process that packs it has
+// the lock.
+const packLock = "packing"
+
+// copyForPack copies the own files of a sandbox to a snapshot that is not listed. The copy is in use
+// until held is closed.
+func (d *Driver) copyForPack(ctx context.Context, r *record) (k statedir.Snapshot, held *os.File, err error) {
+	if err := d.removeLeftCopies(r.ID); err != nil {
+		return k, nil, err
+	}
 	err = d.stateHome().RunAct(r.ID, r, actSnapshot, nil, func(*journal.Act) (err error) {
 		if k, err = d.stateHome().Snapshots(r.ID).New(""); err != nil {
+			return err
+		}
+		if held, err = lockCopy(d.stateHome().Snapshots(r.ID).Path(k.ID), os.O_CREATE); err != nil {
 			return err
 		}
 		k.FirstUID = r.Base
@@ -81,7 +96,43 @@ func (d *Driver) copyForPack(ctx context.Context, r *record) (k statedir.Snapsho
 			return err
 		})
 	})
-	return k, err
+	if err != nil && held != nil {
+		err = errors.Join(err, held.Close())
+	}
+	return k, held, err
+}
+
+// lockCopy locks a copy; nil if another process has the lock.
+func lockCopy(dir string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, packLock), os.O_RDWR|flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if ours, err := filelock.Try(f); err != nil || !ours {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// removeLeftCopies removes the copies that dead processes were packing.
+func (d *Driver) removeLeftCopies(id string) error {
+	dirs, err := filepath.Glob(filepath.Join(d.stateHome().Snapshots(id).Dir, "*"))
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		held, err := lockCopy(dir, 0)
+		if errors.Is(err, os.ErrNotExist) || err == nil && held == nil {
+			continue // a snapshot, or in use
+		}
+		if err == nil {
+			err = errors.Join(removeAll(dir), held.Close())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // packTree packs the files of a snapshot. done is called at the end of the stream.

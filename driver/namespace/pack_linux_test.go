@@ -43,9 +43,23 @@ func TestPackedLayer(t *testing.T) {
 	if !strings.HasSuffix(want, "sparse\n") {
 		t.Fatalf("the original has %q", want)
 	}
+	dead := filepath.Join(here.Dir, sb.ID(), "snapshots", "sdead")
+	if err := errors.Join(os.MkdirAll(filepath.Join(dead, "root"), 0o700), os.WriteFile(filepath.Join(dead, "packing"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	packed, err := sb.(atoll.FilePacker).PackFiles(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if _, err := os.Stat(dead); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the copy that a dead process was packing: %v", err)
+	}
+	another, err := sb.(atoll.FilePacker).PackFiles(t.Context(), "") // the first is in use
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := another.Close(); err != nil {
+		t.Error(err)
 	}
 	all, err := io.ReadAll(packed)
 	if err = errors.Join(err, packed.Close()); err != nil {
