@@ -1,0 +1,107 @@
+package namespace_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/testing/imagetest"
+)
+
+// TestPackedLayer: the changes to an image, removed and replaced files included, come back on
+// another host, holes stay holes, and no copy is left where they were packed.
+func TestPackedLayer(t *testing.T) {
+	here, there := newDriver(t), newDriver(t)
+	spec := atoll.Spec{Image: "packed:1"}
+	for _, d := range []interface {
+		atoll.ImageImporter
+	}{here, there} {
+		if _, err := d.ImportImage(t.Context(), spec.Image, imagetest.MakeBusybox(t, "namespace"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sb, err := here.Create(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(sb atoll.Sandbox, command string) string {
+		t.Helper()
+		exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: command})
+		if err != nil || exit.Code != 0 {
+			t.Fatalf("%s: %v %d %s", command, err, exit.Code, exit.Stderr)
+		}
+		return string(exit.Stdout)
+	}
+	run(sb, "cd /workspace; mkdir sub; echo x >sub/a; dd if=/dev/zero of=holes bs=1 count=1 seek=64M 2>/dev/null; echo tail >>holes")
+	const show = "cd /workspace; cat sub/a; ls -l holes | tr -s ' ' | cut -d' ' -f5; test $(du -k holes | cut -f1) -lt 100 && echo sparse"
+	want := run(sb, show)
+	if !strings.HasSuffix(want, "sparse\n") {
+		t.Fatalf("the original has %q", want)
+	}
+	dead := filepath.Join(here.Dir, sb.ID(), "snapshots", "sdead")
+	if err := errors.Join(os.MkdirAll(filepath.Join(dead, "root"), 0o700), os.WriteFile(filepath.Join(dead, "packing"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	packed, err := sb.(atoll.FilePacker).PackFiles(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dead); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the copy that a dead process was packing: %v", err)
+	}
+	another, err := sb.(atoll.FilePacker).PackFiles(t.Context(), "") // the first is in use
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := another.Close(); err != nil {
+		t.Error(err)
+	}
+	all, err := io.ReadAll(packed)
+	if err = errors.Join(err, packed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if len(all) > 1<<20 {
+		t.Errorf("the archive of a file with holes has %d bytes", len(all))
+	}
+	if left, _ := filepath.Glob(filepath.Join(here.Dir, sb.ID(), "snapshots", "*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	unpack := func(digest string) (atoll.Sandbox, error) {
+		f := *packed
+		f.ReadCloser, f.Image = io.NopCloser(bytes.NewReader(all)), digest
+		return there.CreatePacked(t.Context(), spec, &f)
+	}
+	second, err := unpack(packed.Image)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := run(second, show); got != want {
+		t.Errorf("imported: %q, want %q", got, want)
+	}
+	if _, err := unpack("sha256:" + strings.Repeat("0", 64)); !errors.Is(err, atoll.ErrUnsupported) || !strings.Contains(err.Error(), "digest") {
+		t.Errorf("on another image: %v", err)
+	}
+	for _, sb := range []atoll.Sandbox{sb, second} {
+		if err := sb.Destroy(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if list, err := os.ReadDir(there.Dir); err != nil || containsSandbox(list) {
+		t.Errorf("left behind: %v %v", list, err)
+	}
+}
+
+// containsSandbox reports whether a state directory has a sandbox.
+func containsSandbox(list []os.DirEntry) bool {
+	for _, e := range list {
+		if atoll.CheckID(e.Name()) == nil {
+			return true
+		}
+	}
+	return false
+}
