@@ -16,6 +16,14 @@ type Request struct {
 	// the agent's session of the earlier turns. Empty: a new one.
 	Chat string `json:"chat,omitempty"`
 
+	// Queue has the turn wait for the end of those before it in its chat, which must be set. Without it, a chat with a turn is
+	// ErrState.
+	Queue bool `json:"queue,omitempty"`
+
+	// Retries is how often the turn is repeated if the model's API has refused it for a while (429, 500, 503, 529), after the time that
+	// the API named. At most 10; 0: it is not.
+	Retries int `json:"retries,omitempty"`
+
 	Turn
 
 	// Sandbox is an existing sandbox to work in; it remains. Empty: a new one is
@@ -51,7 +59,8 @@ type Record struct {
 	Chat        string       `json:"chat,omitempty"`
 	Sandbox     string       `json:"sandbox,omitempty"`
 	Workspace   string       `json:"workspace,omitempty"`
-	State       string       `json:"state"` // "running", "waiting" for a permission or a client's tool, "finished"
+	RetryOf     string       `json:"retry_of,omitempty"` // the failed turn that this one repeats
+	State       string       `json:"state"`              // "queued", "running", "waiting" for a permission or a client's tool, "finished"
 	Started     time.Time    `json:"started"`
 	Ended       time.Time    `json:"ended,omitzero"`
 	Events      int64        `json:"events"`                // Seq of the last event
@@ -79,6 +88,14 @@ type AssistantInfo struct {
 	Hooks       []string `json:"hooks,omitempty"`
 	Problem     string   `json:"problem,omitempty"` // why it is not what its files describe: a former version serves, or skills are missing
 	Created     int64    `json:"created,omitempty"` // time of the last change of its directory, in seconds since 1970
+}
+
+// Delivery is what became of a message to a turn.
+type Delivery struct {
+	ID     string  `json:"id"`               // of the message
+	State  string  `json:"state"`            // "sent": the agent reads it in this turn; "queued": it is the prompt of the next one
+	Turn   *Record `json:"turn,omitempty"`   // the queued turn
+	Reason string  `json:"reason,omitempty"` // why the agent does not read it in this turn
 }
 
 // Answer is the decision about a request for permission.

@@ -29,6 +29,7 @@ type Session struct {
 	askedToExit  bool                 // the process was asked to exit
 	pending      []*pendingPermission // undecided requests for permission
 	unread       []string             // ids of messages that the agent has not read
+	sent         map[string]bool      // ids of messages that it was sent
 	deferred     []func()             // run when the Conversation has returned
 
 	journal *journal       // nil: none

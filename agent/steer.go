@@ -46,7 +46,7 @@ func NewMessageID() string {
 }
 
 // Steer sends a message to the agent while it works at a prompt. When Steer returns nil, the message is recorded in the
-// Job.Journal. It returns ErrUnsupported for an agent that reads messages only between its prompts, and ErrState if it accepts
+// Job.Journal. A message whose id was sent before is not sent again. It returns ErrUnsupported for an agent that reads messages only between its prompts, and ErrState if it accepts
 // none now, since the prompt ends, or its process has not started its work: the message can be the next prompt then.
 func (s *Session) Steer(ctx context.Context, m Message) error {
 	if len(m.Prompt) == 0 {
@@ -60,6 +60,9 @@ func (s *Session) Steer(ctx context.Context, m Message) error {
 		return err
 	}
 	return s.doInLoop(ctx, func() error {
+		if s.sent[m.ID] {
+			return nil
+		}
 		s.mu.Lock()
 		stopped := s.current.stop != nil
 		s.mu.Unlock()
@@ -110,6 +113,10 @@ func (s *Session) replayMessage(m Message) {
 func (s *Session) noteMessage(m *Message) {
 	s.unread = slices.DeleteFunc(s.unread, func(id string) bool { return id == m.ID })
 	if m.State == MessageSent {
+		if s.sent == nil {
+			s.sent = make(map[string]bool)
+		}
+		s.sent[m.ID] = true
 		s.unread = append(s.unread, m.ID)
 	}
 }

@@ -220,6 +220,8 @@ var routeRoles = map[string]atoll.Role{
 	"DELETE /v1/turns/{id}":                                  atoll.RoleUser,
 	"POST /v1/turns/{id}/decisions":                          atoll.RoleUser,
 	"POST /v1/turns/{id}/interrupt":                          atoll.RoleUser,
+	"POST /v1/turns/{id}/messages":                           atoll.RoleUser,
+	"POST /v1/turns/{id}/retry":                              atoll.RoleUser,
 	"POST /v1/webhooks":                                      atoll.RoleUser,
 	"DELETE /v1/webhooks/{id}":                               atoll.RoleUser,
 	"PATCH /v1/webhooks/{id}":                                atoll.RoleUser,

@@ -34,6 +34,8 @@ type Turn struct {
 	cancel   context.CancelCauseFunc
 	done     chan struct{} // closed after the last event
 	kept     atomic.Bool   // another process can continue it
+	queued   atomic.Bool   // it waits for the turns before it in its chat
+	unsent   atomic.Bool   // it was queued, and its prompt was not sent: another process can start it again
 	told     int           // events of the session that an earlier process has emitted
 
 	notifying sync.Mutex    // held during a call of Options.Notify; acquired before mu
@@ -45,6 +47,7 @@ type Turn struct {
 	clientCalls map[string]*clientCall        // calls of the client's tools without a result
 	interrupt   chan struct{}                 // closed by Interrupt
 	interrupted bool
+	receive     func(context.Context, agent.Message) error // nil: messages are not received
 	finished    bool
 	lastSeen    int64
 	toSkip      int                     // events to drop: they were emitted by an earlier process
@@ -100,6 +103,8 @@ func (t *Turn) currentState() string {
 	switch {
 	case t.finished:
 		return Finished
+	case t.queued.Load():
+		return Queued
 	case len(t.clientCalls) > 0:
 		return Waiting
 	}
@@ -354,7 +359,7 @@ func (t *Turn) callWork(ctx context.Context, work Work) (res agent.Result, left 
 	}()
 	res, err := work(ctx, t)
 	switch {
-	case errors.Is(err, atoll.ErrLeft) && t.kept.Load():
+	case errors.Is(err, atoll.ErrLeft) && (t.kept.Load() || t.isRestartable()):
 		return res, true
 	case err != nil:
 		return failedResult(ctx, err), false
