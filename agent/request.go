@@ -61,6 +61,7 @@ type Record struct {
 	Workspace   string       `json:"workspace,omitempty"`
 	RetryOf     string       `json:"retry_of,omitempty"` // the failed turn that this one repeats
 	State       string       `json:"state"`              // "queued", "running", "waiting" for a permission or a client's tool, "finished"
+	Queued      time.Time    `json:"queued,omitzero"`    // when it began to wait for the turns before it
 	Started     time.Time    `json:"started"`
 	Ended       time.Time    `json:"ended,omitzero"`
 	Events      int64        `json:"events"`                // Seq of the last event

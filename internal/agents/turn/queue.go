@@ -218,7 +218,7 @@ func (d *Registry) resumeQueued(prepare func(Left) (Work, error)) {
 			}
 		}
 	}
-	slices.SortFunc(all, func(a, b agent.Record) int { return a.Started.Compare(b.Started) })
+	slices.SortFunc(all, func(a, b agent.Record) int { return a.Queued.Compare(b.Queued) })
 	blocked := make(map[string]bool) // chats
 	for _, r := range all {
 		chat := r.Owner.String() + "/" + r.Chat

@@ -66,7 +66,7 @@ type Registry struct {
 	waiting      map[turnKey]*Turn // by the id of a pending client call
 	startedCount map[string]int64  // by owner: turns started
 	grownBytes   map[string]int64  // by owner: bytes written since the last removal of expired turns
-	lastQueued   time.Time         // when the last queued turn was started
+	lastQueued   time.Time         // Record.Queued of the last queued turn
 	closed       bool
 }
 
@@ -198,10 +198,10 @@ func (d *Registry) startTurn(n NewTurn) (*Turn, context.Context, error) {
 		return nil, nil, err
 	}
 	if n.Queued { // in the order of their arrival, though two may have the same time
-		if r.Started = r.Started.Round(0); !r.Started.After(d.lastQueued) {
-			r.Started = d.lastQueued.Add(1)
+		if r.Queued = r.Started.Round(0); !r.Queued.After(d.lastQueued) {
+			r.Queued = d.lastQueued.Add(1)
 		}
-		d.lastQueued = r.Started
+		d.lastQueued = r.Queued
 	}
 	if err := d.storeRequest(n); err != nil {
 		return nil, nil, errors.Join(err, file.Close(), d.removeFiles(p))
