@@ -220,6 +220,7 @@ var routeRoles = map[string]atoll.Role{
 	"DELETE /v1/turns/{id}":                                  atoll.RoleUser,
 	"POST /v1/turns/{id}/decisions":                          atoll.RoleUser,
 	"POST /v1/turns/{id}/interrupt":                          atoll.RoleUser,
+	"GET /v1/sessions/{id}/messages":                         atoll.RoleViewer,
 	"POST /v1/turns/{id}/messages":                           atoll.RoleUser,
 	"POST /v1/turns/{id}/retry":                              atoll.RoleUser,
 	"POST /v1/webhooks":                                      atoll.RoleUser,

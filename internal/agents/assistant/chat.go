@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
 	"github.com/atoll-sandbox/atoll/internal/state/filelock"
@@ -557,4 +558,27 @@ func messageText(m dialect.Message) string {
 		}
 	}
 	return b.String()
+}
+
+// Messages returns the stored messages of a chat: at most the last 400. It returns ErrNotFound for a chat without turns.
+func (p *Pipeline) Messages(o atoll.Owner, id string) ([]agent.ChatMessage, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	ch, err := p.chats.load(o, ChatKey(id))
+	if err == nil && ch.isNew {
+		err = atoll.ErrNotFound
+	}
+	if err != nil {
+		return nil, &atoll.Error{Op: "messages of chat", ID: truncateName(id), Err: err}
+	}
+	list := []agent.ChatMessage{}
+	for _, m := range ch.Messages {
+		text := messageText(m)
+		if text == "" || m.Role != dialect.User && m.Role != dialect.Assistant {
+			continue
+		}
+		list = append(list, agent.ChatMessage{Role: string(m.Role), Text: text})
+	}
+	return list, nil
 }

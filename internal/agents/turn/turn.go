@@ -337,16 +337,22 @@ func (t *Turn) requestInterrupt() error {
 func (t *Turn) runToEnd(ctx context.Context, work Work) {
 	defer close(t.done)
 	t.notifyState()
-	begun := t.registry.currentTime()
 	res, left := t.callWork(ctx, work)
 	if left {
 		t.registry.dropRunning(t, t.Record())
 		return
 	}
-	if res.Duration == 0 {
-		res.Duration = t.registry.currentTime().Sub(begun)
+	if wait := t.registry.currentTime().Sub(t.startTime()); wait > res.Duration { // that of an agent is without its sandbox
+		res.Duration = wait
 	}
 	t.finishTurn(res)
+}
+
+// startTime returns when the turn has started, or has left its queue.
+func (t *Turn) startTime() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rec.Started
 }
 
 // callWork calls work; a panic becomes a crashed result. Left: the turn goes on in another process.

@@ -50,7 +50,10 @@ type acpSession struct {
 	warning string // for the next prompt
 }
 
-var _ acp.Agent = (*acpAgent)(nil)
+var (
+	_ acp.Agent       = (*acpAgent)(nil)
+	_ acp.AgentLoader = (*acpAgent)(nil)
+)
 
 // acpPrefix begins the ids of the chats of editors.
 const acpPrefix = "acp-"
@@ -67,6 +70,7 @@ func (s *acpAgent) Initialize(context.Context, acp.InitializeRequest) (acp.Initi
 		ProtocolVersion: acp.ProtocolVersionNumber,
 		AgentInfo:       &acp.Implementation{Name: "atoll-" + s.name, Title: acp.Ptr(s.name + " in a sandbox"), Version: version.Build().Version},
 		AgentCapabilities: acp.AgentCapabilities{
+			LoadSession:         true,
 			PromptCapabilities:  acp.PromptCapabilities{Image: true, EmbeddedContext: true},
 			SessionCapabilities: acp.SessionCapabilities{List: &acp.SessionListCapabilities{}, Resume: &acp.SessionResumeCapabilities{}, Close: &acp.SessionCloseCapabilities{}},
 		},
