@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -32,6 +33,10 @@ type Request struct {
 	Dir       string        `json:"dir,omitempty"` // of the existing sandbox, absolute, to work in; empty: its own
 	Config    *atoll.Config `json:"config,omitempty"`
 	Workspace string        `json:"workspace,omitempty"` // empty: the chat's own
+
+	// ClientTools are tools that the client of the server runs: it follows the events, and answers each of type ClientToolCalled with
+	// a ToolAnswer.
+	ClientTools []ClientTool `json:"client_tools,omitempty"`
 
 	// Labels are stored with the session of the chat, for those who list sessions.
 	Labels map[string]string `json:"labels,omitempty"`
@@ -103,4 +108,18 @@ type Delivery struct {
 type Answer struct {
 	Permission string `json:"permission"` // id of the request
 	Decision
+}
+
+// ClientTool is a tool that a client of the server runs itself.
+type ClientTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema,omitempty"` // of its input; nil: any object
+}
+
+// ToolAnswer is the result of a tool of a client.
+type ToolAnswer struct {
+	Call   string `json:"call"` // ToolCall.ID of the event
+	Text   string `json:"text"`
+	Failed bool   `json:"failed,omitempty"` // the tool failed, and Text explains it
 }

@@ -89,6 +89,11 @@ func (c *Client) SendMessage(ctx context.Context, turn, id string, prompt []agen
 	return d, err
 }
 
+// AnswerToolCall sends the result of a tool of the client, for an event of type ClientToolCalled.
+func (c *Client) AnswerToolCall(ctx context.Context, turn string, answer agent.ToolAnswer) error {
+	return c.postJSON(ctx, call{op: "answer tool call", id: turn, path: "/v1/turns/" + escapeSegment(turn) + "/tool-answers"}, answer, nil)
+}
+
 // RetryTurn repeats a turn that has failed: the new turn has its request, and is queued in its chat.
 func (c *Client) RetryTurn(ctx context.Context, id string) (agent.Record, error) {
 	var r agent.Record

@@ -14,6 +14,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/agents/assistant"
 	"github.com/atoll-sandbox/atoll/internal/agents/turn"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
 // sendMessage is a message to a turn.
@@ -24,6 +25,13 @@ type sendMessage struct {
 		ID     string          `json:"id,omitempty" pattern:"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$" doc:"A UUID; a request that repeats it sends nothing again. Empty: a new one."`
 		Prompt []agent.Content `json:"prompt" minItems:"1" doc:"The message."`
 	}
+}
+
+// answerTool is the result of a tool of the client.
+type answerTool struct {
+	TurnKey
+
+	Body agent.ToolAnswer
 }
 
 // registerMessages registers messages to turns, and the repetition of failed ones.
@@ -40,6 +48,19 @@ func (s *Server) registerMessages(api huma.API) {
 			return nil, err
 		}
 		return oneReply(s.deliverMessage(ctx, d, a, in.ID, agent.Message{ID: in.Body.ID, Prompt: in.Body.Prompt}))
+	})
+	registerJSON(s, api, huma.Operation{
+		OperationID: "answer-tool-call", Method: http.MethodPost, Path: "/v1/turns/{id}/tool-answers", Tags: noun, Summary: "Send the result of a tool of the client",
+		Description: "For each event of type tool.wanted of a turn with client_tools.", Errors: []int{404, 409}, MaxBodyBytes: turnBody,
+	}, func(_ context.Context, a *fleet.Account, in *answerTool) (*noBody, error) {
+		d, err := s.turnRegistryFor(a, "answer tool call", in.ID, atoll.ScopeRun)
+		if err != nil {
+			return nil, err
+		}
+		if t := d.AnswerToolCall(a.Caller().Owner, in.Body.Call, turn.ToolAnswer{Text: in.Body.Text, Failed: in.Body.Failed}); t == nil || t.ID() != in.ID {
+			return nil, &atoll.Error{Op: "answer tool call", ID: shorten(in.Body.Call), Err: fmt.Errorf("%w: no turn waits for it", atoll.ErrNotFound)}
+		}
+		return emptyReply(nil)
 	})
 	registerJSON(s, api, huma.Operation{
 		OperationID: "retry-turn", Method: http.MethodPost, Path: "/v1/turns/{id}/retry", Tags: noun, Summary: "Repeat a turn that has failed",
@@ -156,4 +177,13 @@ func (s *Server) resumeQueued(a *Agents, left turn.Left) (turn.Work, error) {
 		defer s.endWithToken(ctx, &call{id: left.Record.ID, caller: caller}, handle)()
 		return job.Run(ctx, handle.ID(), handle)
 	}, nil
+}
+
+// dialectTools returns the tools of a client as requests to models have them.
+func dialectTools(list []agent.ClientTool) []dialect.Tool {
+	var tools []dialect.Tool
+	for _, t := range list {
+		tools = append(tools, dialect.Tool{Name: t.Name, Description: t.Description, Schema: t.Schema})
+	}
+	return tools
 }

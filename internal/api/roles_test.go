@@ -221,6 +221,7 @@ var routeRoles = map[string]atoll.Role{
 	"POST /v1/turns/{id}/decisions":                          atoll.RoleUser,
 	"POST /v1/turns/{id}/interrupt":                          atoll.RoleUser,
 	"GET /v1/sessions/{id}/messages":                         atoll.RoleViewer,
+	"POST /v1/turns/{id}/tool-answers":                       atoll.RoleUser,
 	"POST /v1/turns/{id}/messages":                           atoll.RoleUser,
 	"POST /v1/turns/{id}/retry":                              atoll.RoleUser,
 	"POST /v1/webhooks":                                      atoll.RoleUser,

@@ -166,7 +166,7 @@ func (s *Server) registerStartTurn(api huma.API) {
 		if err != nil {
 			return err
 		}
-		ask := &assistant.TurnRequest{Request: in, Account: a, Locale: r.Header.Get("Accept-Language")}
+		ask := &assistant.TurnRequest{Tools: dialectTools(in.ClientTools), AnswersCalls: true, Request: in, Account: a, Locale: r.Header.Get("Accept-Language")}
 		start := s.startTurn
 		if in.Queue {
 			start = s.queueTurn

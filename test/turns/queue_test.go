@@ -192,3 +192,26 @@ func TestStructuredAnswer(t *testing.T) {
 		t.Errorf("an invalid schema: %+v", rec.Result)
 	}
 }
+
+// TestClientTools has a turn's client run tools of its own: for an agent in a sandbox, and for a model.
+func TestClientTools(t *testing.T) {
+	s := newTestServer(t, serverOptions{agents: map[string]agent.Agent{"double": talkingAgent{}}, script: modeltest.Script{Turns: []modeltest.Turn{
+		{Tools: []modeltest.Use{{Name: "time"}}}, {Text: "it is noon"},
+	}}})
+	s.app.Assistants["qa"] = &assistant.Assistant{ID: "qa", Connector: "test"}
+	for name, r := range map[string]agent.Request{"agent": newRequest("tool"), "model": {Assistant: "qa", Turn: agent.Turn{Prompt: agent.Text("when is it?")}}} {
+		r.ClientTools = []agent.ClientTool{{Name: "time", Description: "Tells the time."}}
+		rec, err := s.client.StartTurn(t.Context(), r)
+		s.must(err)
+		call := s.waitForEvent(rec.ID, agent.ClientToolCalled).Tool
+		if call.Name != "time" {
+			t.Errorf("%s: the call is %+v", name, call)
+		}
+		if err := s.client.AnswerToolCall(t.Context(), rec.ID, agent.ToolAnswer{Call: "another", Text: "x"}); !errors.Is(err, atoll.ErrNotFound) {
+			t.Errorf("%s: the answer to no call: %v", name, err)
+		}
+		s.must(s.client.AnswerToolCall(t.Context(), rec.ID, agent.ToolAnswer{Call: call.ID, Text: "it is noon"}))
+		done, _ := s.waitForEnd(rec.ID)
+		s.expectText(done, agent.OK, "noon")
+	}
+}

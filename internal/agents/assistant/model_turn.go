@@ -234,7 +234,7 @@ func (d *modelLoop) runCalls(ctx context.Context, uses []dialect.Part) (results 
 		}
 	}
 	d.usedHostTool = d.usedHostTool || mine > 0 && mine < len(uses) // the client does not know the others
-	if !d.usedHostTool && mine == 0 {
+	if !d.usedHostTool && mine == 0 && !d.r.request.AnswersCalls {
 		for _, u := range uses {
 			d.r.emitEvent(agent.Event{Type: agent.ClientToolCalled, Tool: &agent.ToolCall{ID: u.ID, Name: u.Name, Kind: agent.Other, Input: u.Input}})
 		}

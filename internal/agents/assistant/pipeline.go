@@ -121,8 +121,11 @@ type TurnRequest struct {
 	Messages []dialect.Message
 	Model    dialect.Request // temperature and the like; its messages and tools are ignored
 	Tools    []dialect.Tool  // that the client runs itself
-	Metadata map[string]string
-	Locale   string
+	// AnswersCalls has the turn wait for the results of the client's tools. Without it, a model that calls only those ends the turn, and the
+	// client continues with a new request.
+	AnswersCalls bool
+	Metadata     map[string]string
+	Locale       string
 
 	ticket *ticket // of a queued turn
 }

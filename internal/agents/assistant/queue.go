@@ -164,6 +164,7 @@ type StoredRequest struct {
 	Tools    []dialect.Tool    `json:"tools,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Locale   string            `json:"locale,omitempty"`
+	Answers  bool              `json:"answers,omitempty"` // TurnRequest.AnswersCalls
 
 	Scopes []atoll.Scope `json:"scopes"` // of the caller
 	Token  string        `json:"token,omitempty"`
@@ -174,7 +175,7 @@ type StoredRequest struct {
 func (r *TurnRequest) Stored() StoredRequest {
 	caller := r.Account.Caller()
 	s := StoredRequest{
-		Request: r.Request, Messages: r.Messages, Model: r.Model, Tools: r.Tools, Metadata: r.Metadata, Locale: r.Locale,
+		Request: r.Request, Messages: r.Messages, Model: r.Model, Tools: r.Tools, Metadata: r.Metadata, Locale: r.Locale, Answers: r.AnswersCalls,
 		Scopes: caller.Scopes, Token: caller.Token, Link: caller.Link,
 	}
 	s.Model.Messages, s.Model.Tools = nil, nil
@@ -189,7 +190,7 @@ func (r *TurnRequest) IsSecret() bool {
 
 // For returns the request of an account.
 func (s StoredRequest) For(a *fleet.Account) *TurnRequest {
-	return &TurnRequest{Request: s.Request, Messages: s.Messages, Model: s.Model, Tools: s.Tools, Metadata: s.Metadata, Locale: s.Locale, Account: a}
+	return &TurnRequest{Request: s.Request, Messages: s.Messages, Model: s.Model, Tools: s.Tools, Metadata: s.Metadata, Locale: s.Locale, AnswersCalls: s.Answers, Account: a}
 }
 
 // QueueStored queues the stored request of a turn that another process has left.

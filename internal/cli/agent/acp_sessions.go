@@ -96,7 +96,7 @@ func (s *acpAgent) openSession(ctx context.Context, id acp.SessionId, cwd string
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sessions[rec.ID] == nil {
-		s.sessions[rec.ID] = &acpSession{id: rec.ID, cwd: rec.Labels[cwdLabel], ask: s.asks, warning: warnOfServers(servers)}
+		s.sessions[rec.ID] = &acpSession{id: rec.ID, cwd: rec.Labels[cwdLabel], ask: s.asks, tools: newEditorTools(servers, rec.Labels[cwdLabel])}
 	}
 	return s.sessions[rec.ID], nil
 }
