@@ -48,6 +48,7 @@ func NewMessageID() string {
 // Steer sends a message to the agent while it works at a prompt. When Steer returns nil, the message is recorded in the
 // Job.Journal. A message whose id was sent before is not sent again. It returns ErrUnsupported for an agent that reads messages only between its prompts, and ErrState if it accepts
 // none now, since the prompt ends, or its process has not started its work: the message can be the next prompt then.
+// While a session is being continued by another process, it returns ErrUnavailable.
 func (s *Session) Steer(ctx context.Context, m Message) error {
 	if len(m.Prompt) == 0 {
 		return fmt.Errorf("%w: the message is empty", atoll.ErrInvalid)
@@ -63,10 +64,13 @@ func (s *Session) Steer(ctx context.Context, m Message) error {
 		if s.sent[m.ID] {
 			return nil
 		}
+		if s.resumes { // it may be one of the recorded messages
+			return fmt.Errorf("%w: the session is being continued; try again", atoll.ErrUnavailable)
+		}
 		s.mu.Lock()
 		stopped := s.current.stop != nil
 		s.mu.Unlock()
-		if stopped || s.resumes || s.askedToExit || !s.promptRunning() || s.conversation.IsFinished() {
+		if stopped || s.askedToExit || !s.promptRunning() || s.conversation.IsFinished() {
 			return fmt.Errorf("%w: the agent does not work at a prompt any more", atoll.ErrState)
 		}
 		return s.steerAgent(m)

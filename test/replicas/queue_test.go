@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/internal/model/modeltest"
@@ -89,5 +91,65 @@ func TestQueueOutlivesServer(t *testing.T) {
 		if left, err := filepath.Glob(filepath.Join(s.dir, "turns", "*", "*", pattern)); err != nil || len(left) > 0 {
 			t.Errorf("left of the queue: %q, %v", left, err)
 		}
+	}
+}
+
+// TestMessageOutlivesServer kills the server of a turn of Claude Code right after it has accepted a message, which the client then
+// repeats with the same id: the model gets it once.
+func TestMessageOutlivesServer(t *testing.T) {
+	program := testenv.Program(t, "claude", "ATOLL_CLAUDE")
+	input, err := json.Marshal(map[string]any{"command": "while [ ! -e /workspace/go ]; do sleep 0.05; done"})
+	must(t, err)
+	s := startTurnServers(t, "namespace", filepath.Join(t.TempDir(), "sandboxes"), modeltest.Script{Aux: "a title", Turns: []modeltest.Turn{
+		{Text: "I wait.", Tools: []modeltest.Use{{Name: "Bash", Input: input}}}, {Text: "I have read it."},
+	}}, program)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	rec, err := s.client.StartTurn(ctx, agent.Request{Assistant: "coder", Turn: agent.Turn{Prompt: agent.Text("Do the work.")}})
+	must(t, err)
+	id, sent := agent.NewMessageID(), false
+	events := followTurn(ctx, t, s.client, rec.ID, func(e agent.Event) {
+		if e.Type != agent.ToolStarted || sent {
+			return
+		}
+		sent = true
+		for i := range 2 {
+			d, err := s.client.SendMessage(ctx, rec.ID, id, agent.Text("hurry up"))
+			if err != nil && i == 1 { // the next server may not have continued the turn yet
+				testenv.Poll(ctx, func() bool {
+					d, err = s.client.SendMessage(ctx, rec.ID, id, agent.Text("hurry up"))
+					return err == nil
+				})
+			}
+			if err != nil || d.State != "sent" {
+				t.Fatalf("the message: %+v, %v", d, err)
+			}
+			if i == 0 {
+				s.replicas[0].kill()
+				must(t, s.replicas[0].start())
+			}
+		}
+		rec, err := s.client.Turn(ctx, rec.ID)
+		must(t, err)
+		sb, err := s.client.Open(ctx, rec.Sandbox)
+		must(t, err)
+		_, err = sb.Exec(ctx, atoll.Cmd{Args: []string{"touch", "/workspace/go"}})
+		must(t, err)
+	})
+	var states []agent.MessageState
+	for _, e := range events {
+		if e.Message != nil {
+			states = append(states, e.Message.State)
+		}
+	}
+	if want := []agent.MessageState{agent.MessageSent, agent.MessageRead}; !slices.Equal(states, want) {
+		t.Errorf("the message was %q, want %q", states, want)
+	}
+	if r := events[len(events)-1].Result; r.Outcome != agent.OK || r.Text != "I have read it." {
+		t.Errorf("the turn ended with %+v", r)
+	}
+	all := s.model.Requests()
+	if last := string(all[len(all)-1].Body); strings.Count(last, "hurry up") != 1 {
+		t.Errorf("the model has the message %d times: %s", strings.Count(last, "hurry up"), last)
 	}
 }

@@ -187,9 +187,12 @@ func (d *Registry) Send(ctx context.Context, o atoll.Owner, id string, m agent.M
 	t.mu.Lock()
 	f := t.receive
 	t.mu.Unlock()
-	if f == nil {
+	switch {
+	case f == nil && t.continued: // an earlier process may have sent it
+		err = fmt.Errorf("%w: the turn is being continued after a restart; try again", atoll.ErrUnavailable)
+	case f == nil:
 		err = fmt.Errorf("%w: it has no agent at work", atoll.ErrState)
-	} else {
+	default:
 		err = f(ctx, m)
 	}
 	if err != nil {

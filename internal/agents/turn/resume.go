@@ -255,7 +255,7 @@ func (d *Registry) resumeTurn(p turnKey, prepare func(Left) (Work, error)) error
 		return l.file.Close()
 	}
 	t, ctx := d.addRunning(l, r)
-	t.told, t.decided = told, decided
+	t.told, t.decided, t.continued = told, decided, true
 	t.kept.Store(true)
 	if interrupted {
 		t.interrupted = true

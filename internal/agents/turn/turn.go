@@ -29,14 +29,15 @@ type Work func(ctx context.Context, t *Turn) (agent.Result, error)
 
 // Turn is a running turn. Its methods are safe for concurrent use.
 type Turn struct {
-	registry *Registry
-	log      *log
-	cancel   context.CancelCauseFunc
-	done     chan struct{} // closed after the last event
-	kept     atomic.Bool   // another process can continue it
-	queued   atomic.Bool   // it waits for the turns before it in its chat
-	unsent   atomic.Bool   // it was queued, and its prompt was not sent: another process can start it again
-	told     int           // events of the session that an earlier process has emitted
+	registry  *Registry
+	log       *log
+	cancel    context.CancelCauseFunc
+	done      chan struct{} // closed after the last event
+	kept      atomic.Bool   // another process can continue it
+	queued    atomic.Bool   // it waits for the turns before it in its chat
+	unsent    atomic.Bool   // it was queued, and its prompt was not sent: another process can start it again
+	continued bool          // an earlier process has begun it; set before its work
+	told      int           // events of the session that an earlier process has emitted
 
 	notifying sync.Mutex    // held during a call of Options.Notify; acquired before mu
 	notified  notifiedState // guarded by notifying
