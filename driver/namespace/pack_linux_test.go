@@ -86,6 +86,10 @@ func TestPackedLayer(t *testing.T) {
 	if _, err := unpack("sha256:" + strings.Repeat("0", 64)); !errors.Is(err, atoll.ErrUnsupported) || !strings.Contains(err.Error(), "digest") {
 		t.Errorf("on another image: %v", err)
 	}
+	f := atoll.PackedFiles{Kind: atoll.PackedLayer, Dir: "/", ReadCloser: io.NopCloser(strings.NewReader(""))}
+	if _, err := there.CreatePacked(t.Context(), atoll.Spec{Runtime: "runsc"}, &f); !errors.Is(err, atoll.ErrUnsupported) || !strings.Contains(err.Error(), "files of another") {
+		t.Errorf("with the runtime runsc, whose mounts follow links: %v", err) // tmp as a link to a directory of the host
+	}
 	for _, sb := range []atoll.Sandbox{sb, second} {
 		if err := sb.Destroy(t.Context()); err != nil {
 			t.Error(err)
