@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +21,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	sandboxarchive "github.com/atoll-sandbox/atoll/internal/archive"
 	"github.com/atoll-sandbox/atoll/internal/egress"
+	"github.com/atoll-sandbox/atoll/internal/state/filelock"
 )
 
 var (
@@ -25,9 +29,9 @@ var (
 	_ atoll.FileUnpacker = (*Driver)(nil)
 )
 
-// packTag begins the tag of an image from which files are packed, and the last part of the name of
-// the container that the engine exports. Both are removed at the end of the stream, or with the
-// sandbox if the process dies meanwhile.
+// packTag begins the tag of an image from which files are packed, the last part of the name of the
+// container that the engine exports, and the name of the lock of the process that packs. All are removed
+// at the end of the stream; if the process dies meanwhile, by the next PackFiles, or with the sandbox.
 const packTag = "pack-"
 
 // packContainer returns the name of the container for an image to pack.
@@ -51,8 +55,19 @@ func (s *Sandbox) packFiles(ctx context.Context, snapshot string) (_ *atoll.Pack
 	if err != nil {
 		return nil, err
 	}
+	if err := s.e.removeLeftPacks(ctx, s.id, s.d.actsDir(s.id)); err != nil {
+		return nil, err
+	}
 	tag := packTag + atoll.NewID()
 	ref := snapshotRepo + s.id + ":" + tag
+	lock := filepath.Join(s.d.actsDir(s.id), tag) // a file in the directory above would count as use of the sandbox
+	unlock, ok, err := filelock.TryPath(lock)
+	if errors.Is(err, fs.ErrNotExist) { // this host has no directory of the sandbox: nothing removes what is left
+		unlock, ok, err = func() {}, true, nil
+	}
+	if err != nil || !ok {
+		return nil, errors.Join(err, errBusy)
+	}
 	if snapshot == "" {
 		err = s.commitImage(ctx, atoll.SnapshotInfo{Created: time.Now()}, ref)
 	} else if from, ferr := s.findSnapshot(ctx, snapshot); ferr != nil {
@@ -60,19 +75,20 @@ func (s *Sandbox) packFiles(ctx context.Context, snapshot string) (_ *atoll.Pack
 	} else {
 		_, err = s.e.api.ImageTag(ctx, client.ImageTagOptions{Source: from, Target: ref})
 	}
-	if err != nil {
-		return nil, s.e.contextError(ctx, err)
-	}
 	stream := &packStream{remove: func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recoverTimeout)
 		defer cancel()
-		return errors.Join(s.e.removeContainer(ctx, packContainer(s.id, tag)), s.e.untagImage(ctx, ref))
+		defer unlock()
+		return errors.Join(s.e.removePack(ctx, s.id, tag), os.RemoveAll(lock))
 	}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, stream.Close())
 		}
 	}()
+	if err != nil {
+		return nil, s.e.contextError(ctx, err)
+	}
 	_, err = s.e.api.ContainerCreate(ctx, client.ContainerCreateOptions{
 		Name: packContainer(s.id, tag), Config: &container.Config{Image: ref, Cmd: []string{"/"}, Labels: map[string]string{labelHome: ""}}, // it is no sandbox
 		HostConfig: &container.HostConfig{NetworkMode: "none"},
@@ -91,6 +107,41 @@ func (s *Sandbox) packFiles(ctx context.Context, snapshot string) (_ *atoll.Pack
 		Kind: atoll.PackedRoot, Dir: dir, Env: withoutKeys(cfg.Env, egress.Env(s.spec.Network), s.spec.Env),
 		User: strconv.Itoa(cfg.UID) + ":" + strconv.Itoa(cfg.GID), ReadCloser: stream,
 	}, nil
+}
+
+// removePack removes the container and the image from which files were packed.
+func (e *engine) removePack(ctx context.Context, id, tag string) error {
+	return errors.Join(e.removeContainer(ctx, packContainer(id, tag)), e.untagImage(ctx, snapshotRepo+id+":"+tag))
+}
+
+// removeLeftPacks removes what processes have left that died while they were packing files of a
+// sandbox. Their locks are in dir.
+func (e *engine) removeLeftPacks(ctx context.Context, id, dir string) error {
+	r, err := e.api.ImageList(ctx, client.ImageListOptions{Filters: make(client.Filters).Add("reference", snapshotRepo+id+":"+packTag+"*")})
+	if err != nil {
+		return e.contextError(ctx, err)
+	}
+	for _, i := range r.Items {
+		for _, t := range i.RepoTags {
+			tag, ours := strings.CutPrefix(t, snapshotRepo+id+":")
+			if !ours || !strings.HasPrefix(tag, packTag) {
+				continue
+			}
+			lock := filepath.Join(dir, tag)
+			unlock, ok, err := filelock.TryPath(lock)
+			if errors.Is(err, fs.ErrNotExist) || err == nil && !ok {
+				continue // another host's, or in use
+			}
+			if err == nil {
+				err = errors.Join(e.removePack(ctx, id, tag), os.RemoveAll(lock))
+				unlock()
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // withoutKeys returns the variables whose names are not in the other lists.

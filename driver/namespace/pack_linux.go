@@ -431,6 +431,9 @@ func (d *Driver) createPacked(ctx context.Context, spec atoll.Spec, files *atoll
 	if files.Kind != atoll.PackedLayer || (files.Image == "") != (spec.Image == "") {
 		return nil, fmt.Errorf("%w: the namespace driver unpacks files of the kind layer, with an image only if the sandbox has one", atoll.ErrInvalid)
 	}
+	if spec.Runtime == runtimeRunsc { // it mounts directories of the root, which could be links to the host's
+		return nil, fmt.Errorf("%w: a sandbox with the runtime %s can't be created with the files of another; another driver imports those of the working directory (--driver)", atoll.ErrUnsupported, runtimeRunsc)
+	}
 	if err := d.check(&spec); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package namespace_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"errors"
 	"io"
@@ -86,6 +87,10 @@ func TestPackedLayer(t *testing.T) {
 	if _, err := unpack("sha256:" + strings.Repeat("0", 64)); !errors.Is(err, atoll.ErrUnsupported) || !strings.Contains(err.Error(), "digest") {
 		t.Errorf("on another image: %v", err)
 	}
+	f := atoll.PackedFiles{Kind: atoll.PackedLayer, Dir: "/", ReadCloser: io.NopCloser(strings.NewReader(""))}
+	if _, err := there.CreatePacked(t.Context(), atoll.Spec{Runtime: "runsc"}, &f); !errors.Is(err, atoll.ErrUnsupported) || !strings.Contains(err.Error(), "files of another") {
+		t.Errorf("with the runtime runsc, whose mounts follow links: %v", err) // tmp as a link to a directory of the host
+	}
 	for _, sb := range []atoll.Sandbox{sb, second} {
 		if err := sb.Destroy(t.Context()); err != nil {
 			t.Error(err)
@@ -104,4 +109,51 @@ func containsSandbox(list []os.DirEntry) bool {
 		}
 	}
 	return false
+}
+
+// TestHostilePackedFiles: directories that the driver sets up, as links to a directory of the host,
+// show and change nothing of it.
+func TestHostilePackedFiles(t *testing.T) {
+	d := newDriver(t)
+	if _, err := d.ImportImage(t.Context(), "hostile:1", imagetest.MakeBusybox(t, "namespace"), nil); err != nil {
+		t.Fatal(err)
+	}
+	outside := t.TempDir()
+	if err := errors.Join(os.Chmod(filepath.Dir(outside), 0o755), os.Chmod(outside, 0o777), os.WriteFile(filepath.Join(outside, "secret"), []byte("secret"), 0o644)); err != nil { //nolint:gosec // nothing but the driver is to protect it
+		t.Fatal(err)
+	}
+	for _, image := range []string{"", "hostile:1"} {
+		digest := ""
+		if image != "" {
+			list, err := d.Images(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			digest = list[0].Digest
+		}
+		for _, name := range []string{"tmp", "var", "etc", "usr", "dev", "proc", "run", "home", "workspace", "etc/passwd"} {
+			var b bytes.Buffer
+			tw := tar.NewWriter(&b)
+			err := errors.Join(tw.WriteHeader(&tar.Header{Name: "./", Typeflag: tar.TypeDir, Mode: 0o755}),
+				tw.WriteHeader(&tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: outside}), tw.Close())
+			if err != nil {
+				t.Fatal(err)
+			}
+			sb, err := d.CreatePacked(t.Context(), atoll.Spec{Image: image}, &atoll.PackedFiles{Kind: atoll.PackedLayer, Image: digest, Dir: "/", ReadCloser: io.NopCloser(&b)})
+			if err != nil {
+				t.Logf("%s, image %q: %v", name, image, err)
+				continue
+			}
+			exit, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "cat /" + name + "/secret " + outside + "/secret; echo planted >/" + name + "/planted", Dir: "/"})
+			if err == nil && strings.Contains(string(exit.Stdout), "secret") {
+				t.Errorf("%s, image %q: it reads a file of the host", name, image)
+			}
+			if err := sb.Destroy(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if list, err := os.ReadDir(outside); err != nil || len(list) != 1 {
+		t.Errorf("outside: %v %v", list, err)
+	}
 }
