@@ -127,6 +127,7 @@ type Fleet struct {
 	workspaces    *workspace.Store
 	onceSteps     onceStepTable // prepare steps that are done once
 	commandCounts commandCounter
+	identities    identityTokens
 	spending      *UsageStore
 	usage         usageTable
 

@@ -46,33 +46,40 @@ func (s *Sandbox) IdentityToken(ctx context.Context, audience string) (t atoll.I
 	if err := s.checkAccess(op, atoll.ScopeRun); err != nil {
 		return t, err
 	}
-	t, err = s.signIdentity(ctx, audience)
+	t, err = s.f.signIdentity(ctx, s.b.id, audience)
 	return t, s.wrapError(op, err)
 }
 
-func (s *Sandbox) signIdentity(ctx context.Context, audience string) (t atoll.IdentityToken, err error) {
-	o := s.f.opts.Issuer
+// signIdentity signs a token for a running sandbox, as the registry knows it.
+func (f *Fleet) signIdentity(ctx context.Context, id, audience string) (t atoll.IdentityToken, err error) {
+	r, err := f.loadRow(ctx, id) // not what this process remembers: another may have removed it
+	switch {
+	case f.opts.Issuer.URL == "":
+		return t, errNoIssuer
+	case err != nil:
+		return t, err
+	case r.state == atoll.Destroyed || r.goal == goalDestroy:
+		return t, errDestroyed
+	case r.state != atoll.Running || r.pool != "":
+		return t, fmt.Errorf("%w: it is %s: only a running sandbox has an identity", atoll.ErrState, r.state)
+	}
+	return f.signRow(ctx, &r, audience)
+}
+
+// signRow signs a token for the sandbox of a row.
+func (f *Fleet) signRow(ctx context.Context, r *row, audience string) (t atoll.IdentityToken, err error) {
+	o := f.opts.Issuer
 	if o.URL == "" {
 		return t, errNoIssuer
 	}
 	if err := o.CheckAudience(audience); err != nil {
 		return t, err
 	}
-	r, err := s.f.loadRow(ctx, s.b.id) // not what this process remembers: another may have removed it
+	keys, err := f.signingKeys(ctx)
 	if err != nil {
 		return t, err
 	}
-	if r.state == atoll.Destroyed || r.goal == goalDestroy {
-		return t, errDestroyed
-	}
-	if r.state != atoll.Running || r.pool != "" {
-		return t, fmt.Errorf("%w: it is %s: only a running sandbox has an identity", atoll.ErrState, r.state)
-	}
-	keys, err := s.f.signingKeys(ctx)
-	if err != nil {
-		return t, err
-	}
-	now := s.f.now()
+	now := f.now()
 	claims := issuer.Claims{Owner: r.owner, Sandbox: r.id, Name: r.name, Driver: r.driver, Labels: r.cfg.Labels}
 	return o.Sign(issuer.SigningKey(keys, now), claims, audience, "j"+atoll.NewID()[1:], now)
 }

@@ -444,8 +444,8 @@ func TestEncryptedPool(t *testing.T) {
 		must(t, err)
 		waitFor(t, "one is ready", func() bool { return getPool(t, a, "warm").Ready == 1 })
 	}
-	set("A=first-" + marker)
-	set("A=second-" + marker) // only the encrypted part differs: the ready one is replaced
+	set("TOKEN=first-" + marker)
+	set("TOKEN=second-" + marker) // only the encrypted part differs: the ready one is replaced
 	ready, err := f.queryRows(t.Context(), f.registry.DB, "pool = 'warm' and state = 'running'")
 	must(t, err)
 	sb, err := a.Create(t.Context(), atoll.Config{Pool: "warm"})
@@ -453,7 +453,7 @@ func TestEncryptedPool(t *testing.T) {
 	if !slices.ContainsFunc(ready, func(r row) bool { return r.id == sb.ID() }) {
 		t.Errorf("%s was made new", sb.ID())
 	}
-	if got := shellOutput(t, sb, "echo $A"); got != "second-"+marker+"\n" {
+	if got := shellOutput(t, sb, "echo $TOKEN"); got != "second-"+marker+"\n" {
 		t.Errorf("inside: %q", got)
 	}
 	if dump := dumpRegistry(t, f); strings.Contains(dump, marker) {

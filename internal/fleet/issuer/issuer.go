@@ -28,6 +28,12 @@ const (
 	KeysPath      = "/.well-known/jwks.json"
 )
 
+// Scheme begins a secret of a sandbox whose value is an identity token: identity://AUDIENCE.
+const Scheme = "identity://"
+
+// IsReference reports whether the value of a secret stands for an identity token.
+func IsReference(value string) bool { return strings.HasPrefix(value, Scheme) }
+
 // Lifetimes of tokens.
 const (
 	DefaultLifetime = 10 * time.Minute
