@@ -21,10 +21,13 @@ import (
 type sendMessage struct {
 	TurnKey
 
-	Body struct {
-		ID     string          `json:"id,omitempty" pattern:"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$" doc:"A UUID; a request that repeats it sends nothing again. Empty: a new one."`
-		Prompt []agent.Content `json:"prompt" minItems:"1" doc:"The message."`
-	}
+	Body messageRequest
+}
+
+// messageRequest is the body of sendMessage.
+type messageRequest struct {
+	ID     string          `json:"id,omitempty" pattern:"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$" doc:"A UUID; a request that repeats it sends nothing again. Empty: a new one."`
+	Prompt []agent.Content `json:"prompt" minItems:"1" doc:"The message."`
 }
 
 // answerTool is the result of a tool of the client.
