@@ -26,6 +26,9 @@ const (
 	maxOfSandbox = 4
 	// keepInterpreter is how long an interpreter waits for the next call of python3.
 	keepInterpreter = time.Minute
+	// endTime is how long a call waits for another one to end where as many run as may. An interpreter of a sealed sandbox
+	// is counted for a moment after its call has returned there.
+	endTime = 2 * time.Second
 )
 
 // pythonPool starts Python interpreters, one process for each call. One that has begun before it is needed answers sooner.
@@ -36,6 +39,7 @@ type pythonPool struct {
 	taken   int            // interpreters that were needed
 	running map[string]int // the interpreters in use, by the ids of sandboxes
 	closed  bool
+	freed   chan struct{} // closed when one is not in use any more; nil: nothing waits
 }
 
 // interpreter is the process of a Python interpreter.
@@ -56,11 +60,10 @@ func (d *Driver) startPython(ctx context.Context, id string, cold bool) (net.Con
 		return nil, err
 	}
 	p := &d.python
-	p.mu.Lock()
-	if err := p.admit(id); err != nil {
-		p.mu.Unlock()
+	if err := p.admitWithin(ctx, id, endTime); err != nil {
 		return nil, err
 	}
+	p.mu.Lock()
 	var in *interpreter
 	if p.spare != nil && !cold {
 		in, p.spare = p.spare, nil
@@ -87,6 +90,31 @@ func (d *Driver) startPython(ctx context.Context, id string, cold bool) (net.Con
 		go d.addSparePython()
 	}
 	return in, nil
+}
+
+// admitWithin counts one more interpreter of a sandbox, if that is possible within some time.
+func (p *pythonPool) admitWithin(ctx context.Context, id string, limit time.Duration) error {
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	for {
+		p.mu.Lock()
+		err := p.admit(id)
+		if p.freed == nil {
+			p.freed = make(chan struct{})
+		}
+		freed := p.freed
+		p.mu.Unlock()
+		if !errors.Is(err, atoll.ErrQuota) {
+			return err
+		}
+		select {
+		case <-freed:
+		case <-late.C:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // admit counts one more interpreter of a sandbox, or refuses it. p.mu is held.
@@ -116,6 +144,10 @@ func (p *pythonPool) release(id string) {
 	defer p.mu.Unlock()
 	if p.running[id]--; p.running[id] <= 0 {
 		delete(p.running, id)
+	}
+	if p.freed != nil {
+		close(p.freed)
+		p.freed = nil
 	}
 }
 
