@@ -249,8 +249,8 @@ func TestPIDsAreLimited(t *testing.T) {
 }
 
 func TestCPUIsLimited(t *testing.T) {
-	g := create(t, requireControls(t, CPU), Limits{CPU: 0.2})
-	cmd, out := start(t, g, `i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done; echo done`)
+	g := create(t, requireControls(t, CPU), Limits{CPU: 0.05}) // less than a busy host leaves it
+	cmd, out := start(t, g, `i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; echo done`)
 	readLine(t, out)
 	_ = cmd.Wait()
 	s, err := g.Stats()
@@ -258,7 +258,7 @@ func TestCPUIsLimited(t *testing.T) {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	dir, _ := g.controllerDir("cpu")
-	if s.CPU > 100*time.Millisecond && readCount(dir, "cpu.stat", "nr_throttled") == 0 {
+	if s.CPU > 50*time.Millisecond && readCount(dir, "cpu.stat", "nr_throttled") == 0 {
 		t.Error("it was never held back")
 	}
 }
