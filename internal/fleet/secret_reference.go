@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
@@ -74,17 +75,26 @@ func (f *Fleet) referenceEnv(ctx context.Context, cfg *atoll.Config) ([]string, 
 	if err != nil {
 		return nil, err
 	}
-	return secretEnv(resolved), nil
+	var env []string
+	for _, name := range slices.Sorted(maps.Keys(resolved.Secrets)) { // not secretEnv: a value may look like a reference
+		env = append(env, name+"="+resolved.Secrets[name])
+	}
+	return env, nil
 }
+
+// maskTimeout is how long values are waited for that texts must not show.
+const maskTimeout = time.Minute
 
 // referenceValues returns what texts must not show because of the references of a configuration. It resolves those that
 // have had no value in this process, as one that has just started may show output of commands before.
 func (f *Fleet) referenceValues(cfg *atoll.Config) []string {
+	ctx, cancel := context.WithTimeout(context.Background(), maskTimeout)
+	defer cancel()
 	for name, ref := range referencesOf(cfg) {
 		if len(f.references.Known(ref)) > 0 {
 			continue
 		}
-		if _, err := f.references.Resolve(context.Background(), ref); err != nil { // it has a deadline
+		if _, err := f.references.Resolve(ctx, ref); err != nil {
 			f.log.Warn("a secret can't be hidden in texts, as it can't be resolved", "secret", name, "err", err)
 		}
 	}
