@@ -86,7 +86,7 @@ func TestNoPlainTextIsLeftInTheFile(t *testing.T) {
 func TestValueThatLooksLikeAReference(t *testing.T) {
 	t.Setenv("ATTACK_A", "secret://env/ATTACK_B")
 	t.Setenv("ATTACK_B", "other")
-	f := openFleet(t, withVirtual(Options{SecretProviders: map[string]*secretref.Provider{"env": {Environment: true, Allow: []string{"ATTACK_*"}}}}))
+	f := openFleet(t, withVirtual(Options{Home: t.TempDir(), SecretProviders: map[string]*secretref.Provider{"env": {Environment: true, Allow: []string{"ATTACK_*"}}}}))
 	sb, err := f.Account(LocalCaller()).Create(t.Context(), atoll.Config{Secrets: map[string]string{"A": "secret://env/ATTACK_A"}})
 	if err != nil {
 		t.Fatal(err)
