@@ -3,9 +3,11 @@ package fleet
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,5 +96,44 @@ func TestValueThatLooksLikeAReference(t *testing.T) {
 	var out bytes.Buffer
 	if _, err := sb.Exec(t.Context(), atoll.Cmd{Shell: "echo $A", Stdout: &out}); err != nil || out.String() != "secret://env/ATTACK_B\n" {
 		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+// TestHeaderBomb names a large secret many times in a header: 64 KiB times a thousand, and more headers than there may be.
+func TestHeaderBomb(t *testing.T) {
+	cfg := atoll.Config{Secrets: map[string]string{"A": strings.Repeat("x", 64<<10)}}
+	bomb := atoll.Header{Host: "example.com", Name: "X-A", Value: strings.Repeat("${A}", 1000)}
+	if n := len(expandSecrets(bomb.Value, cfg.Secrets)); n > maxHeaderValue+1 {
+		t.Errorf("a value of %d bytes becomes %d bytes", len(bomb.Value), n)
+	}
+	f := openFleet(t, withVirtual(Options{Home: t.TempDir()}))
+	small := atoll.Header{Host: "example.com", Name: "X-A", Value: "a"}
+	for name, headers := range map[string][]atoll.Header{
+		"Expanded": {bomb},
+		"Long":     {{Host: "example.com", Name: "X-A", Value: strings.Repeat("x", maxHeaderValue+1)}},
+		"Many":     slices.Repeat([]atoll.Header{small}, maxHeaders+1),
+	} {
+		cfg.Network = atoll.Network{Allow: []string{"example.com"}, Headers: headers}
+		var field *atoll.FieldError
+		if _, err := f.Account(LocalCaller()).Create(t.Context(), cfg); !errors.Is(err, atoll.ErrInvalid) || !errors.As(err, &field) || !strings.HasPrefix(field.Field, "network.headers") {
+			t.Errorf("%s: error %.200v, want one of network.headers", name, err)
+		}
+	}
+}
+
+// TestReferencesDoNotExceedTheEnvironment refers to one large secret by many names.
+func TestReferencesDoNotExceedTheEnvironment(t *testing.T) {
+	t.Setenv("ATTACK_LARGE", strings.Repeat("x", 64<<10))
+	f := openFleet(t, withVirtual(Options{Home: t.TempDir(), SecretProviders: map[string]*secretref.Provider{"env": {Environment: true, Allow: []string{"ATTACK_*"}}}}))
+	secrets := make(map[string]string)
+	for i := range 100 {
+		secrets[fmt.Sprint("A", i)] = "secret://env/ATTACK_LARGE"
+	}
+	sb, err := f.Account(LocalCaller()).Create(t.Context(), atoll.Config{Secrets: secrets})
+	if err == nil {
+		_, err = sb.Exec(t.Context(), atoll.Cmd{Shell: "true"})
+	}
+	if !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), "references have more than") {
+		t.Errorf("error %.200v", err)
 	}
 }

@@ -63,6 +63,10 @@ func (f *Fleet) resolveSecrets(ctx context.Context, cfg *atoll.Config) (*atoll.C
 	return &resolved, nil
 }
 
+// maxReferenceEnv is the size of the variables of references, in bytes: that of an environment, which is checked at
+// creation, when their values are not known.
+const maxReferenceEnv = 256 << 10
+
 // referenceEnv returns the environment variables of secrets that are references. Drivers store the environment of a
 // sandbox: these are given to each command instead.
 func (f *Fleet) referenceEnv(ctx context.Context, cfg *atoll.Config) ([]string, error) {
@@ -76,7 +80,11 @@ func (f *Fleet) referenceEnv(ctx context.Context, cfg *atoll.Config) ([]string, 
 		return nil, err
 	}
 	var env []string
+	size := 0
 	for _, name := range slices.Sorted(maps.Keys(resolved.Secrets)) { // not secretEnv: a value may look like a reference
+		if size += len(name) + len("=") + len(resolved.Secrets[name]); size > maxReferenceEnv {
+			return nil, fmt.Errorf("%w: the secrets of the sandbox that are references have more than %d bytes together: refer to fewer or smaller ones", atoll.ErrInvalid, maxReferenceEnv)
+		}
 		env = append(env, name+"="+resolved.Secrets[name])
 	}
 	return env, nil
