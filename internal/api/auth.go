@@ -32,7 +32,7 @@ func isLocal(ctx context.Context) bool {
 
 // isPublic reports whether a request needs no token: health checks, the console page and logins.
 func isPublic(r *http.Request) bool {
-	return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || isConsole(r) || isLogin(r)
+	return r.URL.Path == "/healthz" || r.URL.Path == "/readyz" || isConsole(r) || isLogin(r) || isIssuer(r)
 }
 
 // bearerProtocol, followed by a token, is a subprotocol that a WebSocket request may list besides

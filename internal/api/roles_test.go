@@ -185,6 +185,7 @@ var routeRoles = map[string]atoll.Role{
 	"GET /v1/workspaces/{name}/files/list":                   atoll.RoleViewer,
 	"DELETE /v1/disks/{name}":                                atoll.RoleUser,
 	"POST /v1/routes/links":                                  atoll.RoleUser,
+	"POST /v1/sandboxes/{id}/identity-token":                 atoll.RoleUser,
 	"DELETE /v1/routes/links/{id}":                           atoll.RoleUser,
 	"POST /v1/sandboxes":                                     atoll.RoleUser,
 	"DELETE /v1/sandboxes/{id}":                              atoll.RoleUser,
@@ -242,9 +243,10 @@ var routeRoles = map[string]atoll.Role{
 
 // roleBodies are the bodies of routes that check them before the right.
 var roleBodies = map[string]string{
-	"POST /v1/tokens":       `{"scopes":["read"]}`,
-	"POST /v1/workspaces":   `{"name":"other"}`,
-	"POST /v1/routes/links": `{"sandbox":"box","expires":"` + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + `"}`,
+	"POST /v1/tokens":                        `{"scopes":["read"]}`,
+	"POST /v1/workspaces":                    `{"name":"other"}`,
+	"POST /v1/sandboxes/{id}/identity-token": `{"audience":"x"}`,
+	"POST /v1/routes/links":                  `{"sandbox":"box","expires":"` + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + `"}`,
 }
 
 // unprobedRoles are the lowest roles of routes that answer without end, or after an upgrade and check the right in

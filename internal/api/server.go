@@ -117,6 +117,7 @@ func New(opts Options) *Server {
 	s.api = s.newAPI()
 	s.registerHealth(s.mux)
 	s.registerLogins(s.mux)
+	s.registerIssuer(s.mux)
 	s.registerMetrics(s.mux)
 	s.registerDocument(s.mux)
 	for _, noun := range s.resources() {
@@ -151,6 +152,7 @@ func (s *Server) resources() []func(huma.API) {
 		s.registerNetwork,
 		s.registerNotices,
 		s.registerPorts,
+		s.registerIdentityTokens,
 		s.registerRoutes,
 		s.registerImages,
 		s.registerDisks,

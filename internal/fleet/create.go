@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/issuer"
 	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 )
 
@@ -127,6 +128,9 @@ func (f *Fleet) checkConfig(ctx context.Context, cfg *atoll.Config) error {
 		errs = append(errs, err)
 	}
 	if err := checkNetwork(cfg); err != nil && cfg.Pool == "" { // the secrets of a pool's sandbox come with the claim
+		errs = append(errs, err)
+	}
+	if err := f.checkIdentityReferences(cfg); err != nil {
 		errs = append(errs, err)
 	}
 	if cfg.Driver == "" && cfg.Pool == "" {
@@ -415,7 +419,7 @@ func secretEnv(cfg *atoll.Config) []string {
 	env := make([]string, 0, len(cfg.Secrets))
 	outside := proxyOnlySecrets(cfg)
 	for _, k := range slices.Sorted(maps.Keys(cfg.Secrets)) {
-		if !outside[k] && !secretref.IsReference(cfg.Secrets[k]) {
+		if !outside[k] && !secretref.IsReference(cfg.Secrets[k]) && !issuer.IsReference(cfg.Secrets[k]) {
 			env = append(env, k+"="+cfg.Secrets[k])
 		}
 	}

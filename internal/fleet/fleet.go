@@ -16,9 +16,11 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll/internal/fleet/member"
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
+	"github.com/atoll-sandbox/atoll/internal/fleet/issuer"
 	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
@@ -64,6 +66,9 @@ type Options struct {
 
 	// SecretProviders resolve secrets of a Config that are references.
 	SecretProviders map[string]*secretref.Provider
+
+	// Issuer issues identity tokens of sandboxes. It needs Keys. Zero: there are none.
+	Issuer issuer.Options
 
 	// Webhooks configures how messages are sent to webhooks.
 	Webhooks webhook.Options
@@ -113,12 +118,16 @@ type Fleet struct {
 	registry      *registry.Store
 	keyring       *keyring.Keyring     // encrypts the secrets in the registry
 	references    *secretref.Resolver  // of secrets that are elsewhere
+	keySetMu      sync.Mutex           // held while the public keys of the issuer are read
+	keySet        *jose.JSONWebKeySet  // guarded by keySetMu; nil: not read yet
+	keySetRead    time.Time            // guarded by keySetMu
 	reserve       *diskreserve.Reserve // space for calls that free some
 	member        member.Member
 	drivers       []*driverState
 	workspaces    *workspace.Store
 	onceSteps     onceStepTable // prepare steps that are done once
 	commandCounts commandCounter
+	identities    identityTokens
 	spending      *UsageStore
 	usage         usageTable
 
@@ -216,6 +225,9 @@ func (f *Fleet) openParts(ctx context.Context) (err error) {
 		return err
 	}
 	if f.keyring, err = keyring.Open(ctx, f.registry, f.opts.Keys); err != nil {
+		return err
+	}
+	if err := f.checkIssuer(); err != nil {
 		return err
 	}
 	err = f.reserve.Use(func() error {

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/issuer"
 	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 )
 
@@ -51,7 +52,7 @@ type mask struct {
 func newMask(cfg *atoll.Config, env ...string) *mask {
 	var values []string
 	for _, v := range cfg.Secrets {
-		if !secretref.IsReference(v) { // a reference is no secret
+		if !secretref.IsReference(v) && !issuer.IsReference(v) { // a reference is no secret
 			values = append(values, v)
 		}
 	}
@@ -390,7 +391,7 @@ func (m *mask) redactCommand(cmd *atoll.Cmd) string {
 // variables.
 func (s *Sandbox) secretMask(env []string) *mask {
 	r := s.b.cachedRow()
-	return s.b.masks.maskFor(s.b).withEnv(env).withValues(s.f.referenceValues(&r.cfg))
+	return s.b.masks.maskFor(s.b).withEnv(env).withValues(slices.Concat(s.f.referenceValues(&r.cfg), s.f.identityValues(&r)))
 }
 
 // maskCache caches the mask and the redacted configuration of a sandbox for a revision of its row.

@@ -164,7 +164,7 @@ func (s *Sandbox) applyRules(ctx context.Context, op string, change func(*atoll.
 	if err := s.checkReach(&r.cfg.Network, &next.Network); err != nil {
 		return err
 	}
-	if err := errors.Join(next.Check(), checkNetwork(&next)); err != nil {
+	if err := errors.Join(next.Check(), checkNetwork(&next), s.f.checkIdentityReferences(&next)); err != nil {
 		return err
 	}
 	err = callInner(ctx, s, op, func(ctx context.Context, g atoll.NetworkController) error {
@@ -286,6 +286,9 @@ func (f *Fleet) driverNetwork(ctx context.Context, cfg *atoll.Config) (atoll.Net
 	only := *cfg
 	only.Secrets = maps.Clone(cfg.Secrets)
 	maps.DeleteFunc(only.Secrets, func(name, _ string) bool { return !used[name] })
+	if err := f.checkIdentityReferences(&only); err != nil { // a claim brings secrets for headers of the pool
+		return atoll.Network{}, err
+	}
 	resolved, err := f.resolveSecrets(ctx, &only)
 	if err != nil {
 		return atoll.Network{}, err

@@ -32,7 +32,7 @@ func (f *Fleet) prepareSandbox(ctx context.Context, sb atoll.Sandbox, r row) err
 
 // runSteps runs steps in a sandbox as its owner.
 func (f *Fleet) runSteps(ctx context.Context, sb atoll.Sandbox, r *row, steps []atoll.Step) error {
-	m := newMask(&r.cfg).withValues(f.referenceValues(&r.cfg))
+	m := newMask(&r.cfg).withValues(slices.Concat(f.referenceValues(&r.cfg), f.identityValues(r)))
 	for i := range steps {
 		s := &steps[i]
 		err := f.runStepOnce(ctx, sb, r, s)
@@ -170,7 +170,11 @@ func (f *Fleet) runCommandStep(ctx context.Context, sb atoll.Sandbox, r *row, s 
 	if err != nil {
 		return err
 	}
-	cmd := atoll.Cmd{Args: s.Exec, Shell: s.Shell, Env: slices.Concat(r.env, own), Timeout: s.Timeout, Stdout: io.Discard, Stderr: &stderr}
+	identity, err := f.identityEnv(ctx, r)
+	if err != nil {
+		return err
+	}
+	cmd := atoll.Cmd{Args: s.Exec, Shell: s.Shell, Env: slices.Concat(r.env, own, identity), Timeout: s.Timeout, Stdout: io.Discard, Stderr: &stderr}
 	exit, err := sb.Exec(ctx, cmd)
 	if err == nil && exit.Success() {
 		return nil

@@ -122,7 +122,8 @@ func (f *Fleet) fullMask(cfg *atoll.Config) *mask {
 	return newMask(cfg).withValues(f.knownValues(cfg))
 }
 
-// addEnv adds the environment that the driver does not know to a command: that of a claim, and secrets that are references.
+// addEnv adds the environment that the driver does not know to a command: that of a claim, secrets that are references, and
+// identity tokens.
 func (b *handle) addEnv(ctx context.Context, f *Fleet, cmd atoll.Cmd) (atoll.Cmd, error) {
 	b.mu.Lock()
 	r := b.row
@@ -131,8 +132,12 @@ func (b *handle) addEnv(ctx context.Context, f *Fleet, cmd atoll.Cmd) (atoll.Cmd
 	if err != nil {
 		return cmd, err
 	}
-	if len(r.env)+len(own) > 0 {
-		cmd.Env = slices.Concat(r.env, own, cmd.Env)
+	identity, err := f.identityEnv(ctx, &r)
+	if err != nil {
+		return cmd, err
+	}
+	if len(r.env)+len(own)+len(identity) > 0 {
+		cmd.Env = slices.Concat(r.env, own, identity, cmd.Env)
 	}
 	return cmd, nil
 }

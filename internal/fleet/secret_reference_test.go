@@ -166,7 +166,13 @@ func TestReferencesNeedRights(t *testing.T) {
 	if b, err := os.ReadFile(calls); err == nil {
 		t.Errorf("the provider was asked for %q", b)
 	}
-	// A claim and a fork give no more rights.
+	// The sandbox of a turn has the rights of its operator, but a hook may have copied a value of the request into a secret.
+	for ref, want := range map[string]error{"secret://files/db": atoll.ErrDenied, "secret://team/db": nil} {
+		if _, err := user("acme").CreateForTurn(t.Context(), TurnSandbox{Config: atoll.Config{Secrets: map[string]string{"A": ref}}}); !errors.Is(err, want) {
+			t.Errorf("a turn with %s: %v", ref, err)
+		}
+	}
+	// A claim gives no more rights.
 	admin := f.Account(LocalCaller())
 	if _, err := admin.SetPool(t.Context(), atoll.Pool{Name: "pool", Config: atoll.Config{Secrets: map[string]string{"A": "secret://files/db"}}}); !errors.Is(err, atoll.ErrInvalid) {
 		t.Errorf("a pool with a secret: %v", err)

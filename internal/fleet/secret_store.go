@@ -129,6 +129,7 @@ func (f *Fleet) reencryptSecrets(ctx context.Context) error {
 			for _, c := range []struct{ column, table, id, value string }{
 				{webhookSecret, "webhooks", "id", "secret"}, {accessKeySecret, "access_keys", "sandbox", "key"},
 				{routeLinkSecret, "route_links", "id", "key"}, {loginVerifier, "logins", "browser", "verifier"},
+				{identityKeySecret, "identity_keys", "id", "private"},
 			} {
 				if err := f.reencryptColumn(ctx, tx, key, c.column, c.table, c.id, c.value); err != nil {
 					return err

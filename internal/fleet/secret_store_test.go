@@ -132,8 +132,13 @@ func storedSigning(t *testing.T, f *Fleet, id string) string {
 // dumpRegistry returns all values of all tables, as who has a copy of the database sees them.
 func dumpRegistry(t *testing.T, f *Fleet) string {
 	t.Helper()
+	return dumpTable(t, f, "sandboxes", "pools", "webhooks", "access_keys", "route_links", "logins", "events", "audit", "commands", "deliveries", "data_keys", "identity_keys")
+}
+
+func dumpTable(t *testing.T, f *Fleet, tables ...string) string {
+	t.Helper()
 	var b strings.Builder
-	for _, table := range []string{"sandboxes", "pools", "webhooks", "access_keys", "route_links", "logins", "events", "audit", "commands", "deliveries", "data_keys"} {
+	for _, table := range tables {
 		rows, err := f.registry.DB.QueryContext(t.Context(), "select * from "+table)
 		if err != nil {
 			t.Fatal(err)
@@ -439,8 +444,8 @@ func TestEncryptedPool(t *testing.T) {
 		must(t, err)
 		waitFor(t, "one is ready", func() bool { return getPool(t, a, "warm").Ready == 1 })
 	}
-	set("A=first-" + marker)
-	set("A=second-" + marker) // only the encrypted part differs: the ready one is replaced
+	set("TOKEN=first-" + marker)
+	set("TOKEN=second-" + marker) // only the encrypted part differs: the ready one is replaced
 	ready, err := f.queryRows(t.Context(), f.registry.DB, "pool = 'warm' and state = 'running'")
 	must(t, err)
 	sb, err := a.Create(t.Context(), atoll.Config{Pool: "warm"})
@@ -448,7 +453,7 @@ func TestEncryptedPool(t *testing.T) {
 	if !slices.ContainsFunc(ready, func(r row) bool { return r.id == sb.ID() }) {
 		t.Errorf("%s was made new", sb.ID())
 	}
-	if got := shellOutput(t, sb, "echo $A"); got != "second-"+marker+"\n" {
+	if got := shellOutput(t, sb, "echo $TOKEN"); got != "second-"+marker+"\n" {
 		t.Errorf("inside: %q", got)
 	}
 	if dump := dumpRegistry(t, f); strings.Contains(dump, marker) {

@@ -26,6 +26,10 @@ func (a *Account) CreateForTurn(ctx context.Context, o TurnSandbox) (*Sandbox, e
 	if err := a.checkCreate("create", &o.OwnerConfig); err != nil {
 		return nil, err
 	}
+	// A hook or a manifest may have put a value of the request into a secret: the owner needs the right to a reference.
+	if err := a.checkReferences(&o.Config); err != nil {
+		return nil, wrapOpError("create", o.Config.Name, err)
+	}
 	if o.OwnerConfig.Driver = o.Config.Driver; o.OwnerConfig.Driver == "" {
 		o.OwnerConfig.Driver = a.f.opts.Default
 	}

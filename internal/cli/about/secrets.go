@@ -1,9 +1,11 @@
 package about
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
+	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
@@ -30,9 +32,18 @@ func (a commands) checkSecrets(ctx context.Context) finding {
 	return f
 }
 
-// checkKeys reports a key of the registry's secrets that can't be read. A file that is missing is no error: atoll
+// checkKeys reports an issuer of identity tokens that is incomplete, and a key of the registry's secrets that can't be read. A file that is missing is no error: atoll
 // makes it.
 func (a commands) checkKeys(ctx context.Context) error {
+	if o := a.IssuerOptions(); o.URL != "" || len(o.Audiences) > 0 {
+		err := o.Check()
+		if err == nil && !a.KeyOptions().IsSet() {
+			err = errors.New("identity.issuer needs secrets.key_file or secrets.key_command: its signing keys are stored encrypted only")
+		}
+		if err != nil {
+			return config.Problem{Location: cmp.Or(a.Config.Settings["identity.issuer"].Origin, a.Config.Settings["identity.audiences"].Origin), Message: strings.ReplaceAll(err.Error(), "\n", "; ")}
+		}
+	}
 	f := a.checkSecrets(ctx)
 	if f.OK || f.Optional {
 		return nil

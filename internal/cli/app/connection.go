@@ -216,7 +216,7 @@ func (a *App) FleetOptions(log *slog.Logger) fleet.Options {
 			Workspaces: config.Get[int](c, "quota.workspaces"), Processes: config.Get[int](c, "quota.processes"),
 			Tokens: int64(config.Get[int](c, "quota.tokens")), Cost: config.Get[float64](c, "quota.cost"),
 		},
-		Keys: a.KeyOptions(), SecretProviders: config.Get[map[string]*secretref.Provider](c, "secrets.providers"),
+		Issuer: a.IssuerOptions(), Keys: a.KeyOptions(), SecretProviders: config.Get[map[string]*secretref.Provider](c, "secrets.providers"),
 		Webhooks:  webhook.Options{Allow: config.List[netip.Prefix](c, "webhooks.allow")},
 		OwnerDisk: defaultOwnerDisk,
 		Retention: fleet.Retention{

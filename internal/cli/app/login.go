@@ -1,8 +1,12 @@
 package app
 
 import (
+	"slices"
+	"time"
+
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/fleet/identity"
+	"github.com/atoll-sandbox/atoll/internal/fleet/issuer"
 )
 
 // Identity returns the verifier of the configured login providers and client certificates.
@@ -12,4 +16,21 @@ func (a *App) Identity() *identity.Verifier {
 		Providers:    config.Get[map[string]*identity.Provider](a.Config, "login.providers"),
 		Certificates: config.Get[map[string]*identity.Certificate](a.Config, "login.certificates"),
 	})
+}
+
+// IssuerOptions are those of the issuer of identity tokens. Audiences that atoll accepts itself are reserved: an
+// identity token of a sandbox is no login.
+func (a *App) IssuerOptions() issuer.Options {
+	c := a.Config
+	o := issuer.Options{
+		URL: config.Get[string](c, "identity.issuer"), Audiences: config.List[string](c, "identity.audiences"), Lifetime: config.Get[time.Duration](c, "identity.lifetime"),
+		Reserved: []string{"atoll", config.Get[string](c, "login.url")},
+	}
+	for _, p := range config.Get[map[string]*identity.Provider](c, "login.providers") {
+		if p != nil {
+			o.Reserved = append(o.Reserved, p.Audience, p.ClientID, p.CLIClientID)
+		}
+	}
+	o.Reserved = slices.DeleteFunc(o.Reserved, func(s string) bool { return s == "" })
+	return o
 }

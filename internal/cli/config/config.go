@@ -110,6 +110,10 @@ var Keys = []key{
 	{Name: "secrets.key_command", Form: formWords, Help: "command that prints what the key file would hold, such as one of a key management service; run at each start"},
 	{Name: "secrets.providers", Form: formSecrets, Help: "where secrets of sandboxes can be that are named as secret://PROVIDER/NAME (docs/secrets.md)"},
 
+	{Name: "identity.issuer", Form: formIssuer, Help: "URL of the server as services reach it, which makes it an issuer of identity tokens of sandboxes, like https://atoll.example.com (default: none)"},
+	{Name: "identity.audiences", Form: formHosts, Help: "services that these tokens may be for, like sts.amazonaws.com; * at the end stands for any rest"},
+	{Name: "identity.lifetime", Form: formDuration, Help: "how long they are valid, at most 1h (default 10m)"},
+
 	{Name: "retention.keep", Form: formDuration, def: "7d", Help: "retention of unused workspaces; \"never\": for ever"},
 	{Name: "retention.cron", Form: formCron, def: "0 3 * * *", Help: "when unused workspaces are removed"},
 	{Name: "retention.events", Form: formRetention, def: "7d", Help: "how long events are kept"},

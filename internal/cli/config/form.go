@@ -9,6 +9,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/fleet/identity"
+	"github.com/atoll-sandbox/atoll/internal/fleet/issuer"
 	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 	"github.com/atoll-sandbox/atoll/internal/preview/proxy"
 	"github.com/atoll-sandbox/atoll/internal/project"
@@ -83,6 +84,7 @@ var (
 	formPrefixes     = form{List: true, parse: func(s string) (any, error) { return parsePrefix(s) }}
 	formProvider     = form{parse: func(s string) (any, error) { return ParseOneOf(s, projectfile.Providers()...) }}
 	formLoginURL     = form{parse: func(s string) (any, error) { return s, identity.CheckURL(s) }}
+	formIssuer       = form{parse: func(s string) (any, error) { return s, issuer.CheckURL(s) }}
 	formSecrets      = form{tree: true, parse: func(s string) (any, error) { return secretref.ParseProviders(s) }}
 	formProviders    = form{tree: true, parse: func(s string) (any, error) { return identity.ParseProviders(s) }}
 	formCertificates = form{tree: true, parse: func(s string) (any, error) { return identity.ParseCertificates(s) }}

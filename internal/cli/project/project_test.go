@@ -207,6 +207,10 @@ func TestProjectFileRefersToNoSecret(t *testing.T) {
 	if value, ok, err := readHostVariable(v); !errors.Is(err, atoll.ErrDenied) || value != "" || ok {
 		t.Errorf("%q, %v", value, err)
 	}
+	v.Value = "identity://sts.example.com"
+	if value, ok, err := readHostVariable(v); !errors.Is(err, atoll.ErrDenied) || value != "" || ok {
+		t.Errorf("%q, %v", value, err)
+	}
 	t.Setenv("ATOLL_TEST_SET_VARIABLE", "secret://vault/mine") // the user has set it
 	v.From = "ATOLL_TEST_SET_VARIABLE"
 	if value, ok, err := readHostVariable(v); err != nil || !ok || value != "secret://vault/mine" {

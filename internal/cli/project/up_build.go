@@ -18,6 +18,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
+	"github.com/atoll-sandbox/atoll/internal/fleet/issuer"
 	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 	"github.com/atoll-sandbox/atoll/internal/project"
 	"github.com/atoll-sandbox/atoll/internal/project/projectfile"
@@ -273,12 +274,12 @@ func (a commands) planConfig(ctx context.Context, r *upRun) (atoll.Config, isola
 var trusted = []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=" + project.Workspace}
 
 // readHostVariable returns the value of a variable of the host, or the default of the project's file; ok is false if
-// there is neither. A default that refers to a secret is refused: a repository must not read those of its user.
+// there is neither. A default that refers to a secret or an identity is refused: a repository must not read those of its user.
 func readHostVariable(v projectfile.Variable) (value string, ok bool, err error) {
 	if here, ok := os.LookupEnv(v.From); ok {
 		return here, true, nil
 	}
-	if secretref.IsReference(v.Value) {
+	if secretref.IsReference(v.Value) || issuer.IsReference(v.Value) {
 		return "", false, fmt.Errorf("%w: variable %s: a project's file can't refer to a secret; if you want it inside: --secret %s=%s", atoll.ErrDenied, v.Name, v.Name, v.Value)
 	}
 	return v.Value, v.Value != "", nil

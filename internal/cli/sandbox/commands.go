@@ -34,6 +34,7 @@ func Commands(a *app.App) []app.Entry {
 		{Name: "kill", New: c.killCommand},
 		{Name: "terminal", New: c.terminalCommand},
 		{Name: "fork", New: c.forkCommand},
+		{Name: "identity-token", New: c.identityTokenCommand},
 		{Name: "ssh", New: c.sshCommand},
 		{Name: "config-ssh", New: c.configSSHCommand},
 	}
