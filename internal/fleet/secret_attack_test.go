@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/fleet/issuer"
 	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
 	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 )
@@ -136,4 +138,54 @@ func TestReferencesDoNotExceedTheEnvironment(t *testing.T) {
 	if !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), "references have more than") {
 		t.Errorf("error %.200v", err)
 	}
+}
+
+// TestPlainIdentityKeyIsRefused lets one who can write to the registry plant a signing key that he has, and turns
+// encryption off: no signing key is read from, or written as, plain text.
+func TestPlainIdentityKeyIsRefused(t *testing.T) {
+	opts, file := encryptedFleet(t)
+	opts = withPostgres(opts)
+	with := opts
+	with.Issuer = issuer.Options{URL: "https://atoll.example.com", Audiences: []string{"service"}}
+	plant := func(f *Fleet) {
+		k, err := issuer.NewKey(f.now())
+		must(t, err)
+		text, err := k.Encode()
+		must(t, err)
+		must(t, f.registry.Write(t.Context(), func(tx *sql.Tx) error {
+			_, err := tx.ExecContext(t.Context(), "insert into identity_keys (id, private, created) values (?, ?, ?)", k.ID, text, 1)
+			return err
+		}))
+	}
+	count := func(f *Fleet) (n int) {
+		must(t, f.registry.DB.QueryRowContext(t.Context(), "select count(*) from identity_keys").Scan(&n))
+		return n
+	}
+	reopen(t, with, func(f *Fleet) {
+		keys, err := f.IdentityKeys(t.Context())
+		if err != nil || len(keys.Keys) != 1 {
+			t.Fatalf("%d keys, %v", len(keys.Keys), err)
+		}
+		plant(f)
+		if keys, err := f.signingKeys(t.Context()); !errors.Is(err, atoll.ErrDenied) {
+			t.Errorf("a planted key: %d keys, error %v", len(keys), err)
+		}
+	})
+	b, err := os.ReadFile(file)
+	must(t, err)
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	writeKeys(t, file, "", lines[len(lines)-1])
+	reopen(t, with, func(f *Fleet) {
+		if n := count(f); n != 1 {
+			t.Errorf("after the key was replaced there are %d signing keys, want 1", n)
+		}
+	})
+	b, err = os.ReadFile(file)
+	must(t, err)
+	writeKeys(t, file, "none", strings.SplitN(string(b), "\n", 2)[0])
+	reopen(t, opts, func(f *Fleet) {
+		if n := count(f); n != 0 {
+			t.Errorf("without encryption there are %d signing keys", n)
+		}
+	})
 }

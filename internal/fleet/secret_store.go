@@ -126,6 +126,9 @@ func (f *Fleet) reencryptSecrets(ctx context.Context) error {
 			return err // another server was faster
 		}
 		return f.keyring.Rotate(ctx, tx, f.now(), func(key *keyring.Key) error {
+			if err := f.dropPlainIdentityKeys(ctx, tx, key == nil); err != nil {
+				return err
+			}
 			for _, c := range []struct{ column, table, id, value string }{
 				{webhookSecret, "webhooks", "id", "secret"}, {accessKeySecret, "access_keys", "sandbox", "key"},
 				{routeLinkSecret, "route_links", "id", "key"}, {loginVerifier, "logins", "browser", "verifier"},
