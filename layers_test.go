@@ -23,7 +23,7 @@ var layers = map[string]int{
 	".": 0,
 
 	"vfs": 1, "atolltest": 1, "agent": 1, "internal/wire": 1, "internal/state": 1, "internal/isolation": 1,
-	"internal/suggest": 1, "internal/helper": 1, "internal/sparse": 1, "shell/syntax": 1,
+	"internal/suggest": 1, "internal/helper": 1, "internal/sparse": 1, "internal/archive": 1, "shell/syntax": 1,
 
 	"client": 2, "internal/egress/policy": 2, "internal/guest": 2, "internal/image": 2, "internal/model": 2, "internal/unix": 2,
 

@@ -35,6 +35,7 @@ type Features struct {
 	Skills    bool `json:"skills"`    // Turn.Skills
 	Tools     bool `json:"tools"`     // Site.Tools
 	Images    bool `json:"images"`    // images in a prompt, not only as files
+	Steer     bool `json:"steer"`     // reads messages while it works, in a process that accepts many prompts
 	MaxTurns  bool `json:"max_turns"` // Turn.MaxTurns; without it, limit the requests to its model
 
 	// API is the dialect of the agent's requests to its model: "anthropic",

@@ -26,6 +26,7 @@ const (
 	PlanChanged         Type = "plan"                 // Event.Plan
 	UsageReported       Type = "usage"                // Event.Usage since the last such event
 	Retrying            Type = "retry"                // Event.Retry
+	MessageChanged      Type = "message"              // Event.Message, and with its State sent Event.Text
 	Warning             Type = "warning"              // Event.Text
 	Raw                 Type = "raw"                  // Event.Raw: output that was not understood
 	Dropped             Type = "dropped"              // Event.Text: events that the log of a server does not have; those who follow the turn live get them
@@ -48,6 +49,7 @@ type Event struct {
 	Plan       []PlanEntry     `json:"plan,omitempty"`
 	Usage      *Usage          `json:"usage,omitempty"`
 	Retry      *Retry          `json:"retry,omitempty"`
+	Message    *Message        `json:"message,omitempty"`
 	Result     *Result         `json:"result,omitempty"`
 	Raw        json.RawMessage `json:"raw,omitempty"` // a JSON string where the line was not JSON
 }

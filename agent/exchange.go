@@ -46,6 +46,9 @@ func (s *Session) emitEvent(e Event) {
 	if e.Type == Started {
 		s.started = &e
 	}
+	if e.Message != nil {
+		s.noteMessage(e.Message)
+	}
 	if s.promptsToReplay > 0 {
 		return // it was emitted for an earlier prompt
 	}

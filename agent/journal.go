@@ -39,7 +39,7 @@ type sessionStart struct {
 	Stdin       []byte      `json:"stdin,omitempty"` // Plan.Stdin
 }
 
-// sessionInput is what a Conversation was told besides its process's output. One of Decision, Stop and Prompt is set.
+// sessionInput is what a Conversation was told besides its process's output. One of Decision, Stop, Prompt and Message is set.
 type sessionInput struct {
 	After    int64     `json:"after"` // lines of output that were handled before
 	ID       string    `json:"id,omitempty"`
@@ -48,6 +48,7 @@ type sessionInput struct {
 	Stop     *stopNote `json:"stop,omitempty"`   // the prompt was interrupted
 	Prompt   []Content `json:"prompt,omitempty"` // a further prompt
 	Turn     string    `json:"turn,omitempty"`   // its Turn.ID
+	Message  *Message  `json:"message,omitempty"`
 }
 
 // stopNote is a stopReason in a journal.

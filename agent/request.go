@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
@@ -16,6 +17,14 @@ type Request struct {
 	// the agent's session of the earlier turns. Empty: a new one.
 	Chat string `json:"chat,omitempty"`
 
+	// Queue has the turn wait for the end of those before it in its chat, which must be set. Without it, a chat with a turn is
+	// ErrState.
+	Queue bool `json:"queue,omitempty"`
+
+	// Retries is how often the turn is repeated if the model's API has refused it for a while (429, 500, 503, 529), after the time that
+	// the API named. At most 10; 0: it is not.
+	Retries int `json:"retries,omitempty"`
+
 	Turn
 
 	// Sandbox is an existing sandbox to work in; it remains. Empty: a new one is
@@ -24,6 +33,10 @@ type Request struct {
 	Dir       string        `json:"dir,omitempty"` // of the existing sandbox, absolute, to work in; empty: its own
 	Config    *atoll.Config `json:"config,omitempty"`
 	Workspace string        `json:"workspace,omitempty"` // empty: the chat's own
+
+	// ClientTools are tools that the client of the server runs: it follows the events, and answers each of type ClientToolCalled with
+	// a ToolAnswer.
+	ClientTools []ClientTool `json:"client_tools,omitempty"`
 
 	// Labels are stored with the session of the chat, for those who list sessions.
 	Labels map[string]string `json:"labels,omitempty"`
@@ -51,7 +64,9 @@ type Record struct {
 	Chat        string       `json:"chat,omitempty"`
 	Sandbox     string       `json:"sandbox,omitempty"`
 	Workspace   string       `json:"workspace,omitempty"`
-	State       string       `json:"state"` // "running", "waiting" for a permission or a client's tool, "finished"
+	RetryOf     string       `json:"retry_of,omitempty"` // the failed turn that this one repeats
+	State       string       `json:"state"`              // "queued", "running", "waiting" for a permission or a client's tool, "finished"
+	Queued      time.Time    `json:"queued,omitzero"`    // when it began to wait for the turns before it
 	Started     time.Time    `json:"started"`
 	Ended       time.Time    `json:"ended,omitzero"`
 	Events      int64        `json:"events"`                // Seq of the last event
@@ -81,8 +96,30 @@ type AssistantInfo struct {
 	Created     int64    `json:"created,omitempty"` // time of the last change of its directory, in seconds since 1970
 }
 
+// Delivery is what became of a message to a turn.
+type Delivery struct {
+	ID     string  `json:"id"`               // of the message
+	State  string  `json:"state"`            // "sent": the agent reads it in this turn; "queued": it is the prompt of the next one
+	Turn   *Record `json:"turn,omitempty"`   // the queued turn
+	Reason string  `json:"reason,omitempty"` // why the agent does not read it in this turn
+}
+
 // Answer is the decision about a request for permission.
 type Answer struct {
 	Permission string `json:"permission"` // id of the request
 	Decision
+}
+
+// ClientTool is a tool that a client of the server runs itself.
+type ClientTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Schema      json.RawMessage `json:"schema,omitempty"` // of its input; nil: any object
+}
+
+// ToolAnswer is the result of a tool of a client.
+type ToolAnswer struct {
+	Call   string `json:"call"` // ToolCall.ID of the event
+	Text   string `json:"text"`
+	Failed bool   `json:"failed,omitempty"` // the tool failed, and Text explains it
 }

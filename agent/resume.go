@@ -153,6 +153,8 @@ func (s *Session) replayInputs() {
 			if q := s.findPending(in.ID); q != nil {
 				s.resolvePermission(q, *in.Decision, in.By)
 			}
+		case in.Message != nil:
+			s.replayMessage(*in.Message)
 		case in.Prompt != nil:
 			s.promptsToReplay--
 			p := &promptRun{startedAt: time.Now(), done: make(chan struct{})}

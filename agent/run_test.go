@@ -16,6 +16,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/internal/testing/leaktest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 func allFeatures() agent.Features {
@@ -202,6 +203,7 @@ func TestContext(t *testing.T) {
 
 // Emit may be slow: the agent waits for it, no event is lost, and memory does not grow.
 func TestSlowWatcher(t *testing.T) {
+	testenv.Logic(t)
 	const lines, size = 400, 1 << 20
 	text := strings.Repeat("x", size)
 	n := 0

@@ -28,6 +28,8 @@ type Session struct {
 	logFailed    bool                 // a write to the log has failed
 	askedToExit  bool                 // the process was asked to exit
 	pending      []*pendingPermission // undecided requests for permission
+	unread       []string             // ids of messages that the agent has not read
+	sent         map[string]bool      // ids of messages that it was sent
 	deferred     []func()             // run when the Conversation has returned
 
 	journal *journal       // nil: none
@@ -295,6 +297,9 @@ func (p *promptRun) isDone() bool {
 func (s *Session) finishPrompt(e *processExit) {
 	for len(s.pending) > 0 {
 		s.resolvePermission(s.pending[0], Decision{Message: "the turn has ended"}, "end")
+	}
+	for len(s.unread) > 0 {
+		s.emitEvent(Event{Type: MessageChanged, Message: &Message{ID: s.unread[0], State: MessageDropped}})
 	}
 	s.mu.Lock()
 	p := s.current

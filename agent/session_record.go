@@ -53,3 +53,9 @@ type SessionRecord struct {
 	Started time.Time `json:"started"` // of the first turn
 	Updated time.Time `json:"updated"`
 }
+
+// ChatMessage is a message of a stored conversation.
+type ChatMessage struct {
+	Role string `json:"role"` // "user" or "assistant"
+	Text string `json:"text"`
+}

@@ -14,6 +14,7 @@ var optionalLaws = []law{
 	{"SnapshotRestoreIsExact", snapshotRestoreIsExact},
 	{"SnapshotNames", snapshotNames},
 	{"ForkIsIndependent", forkIsIndependent},
+	{"PackedFilesAreWhole", packedFilesAreWhole},
 	{"StopKeepsFiles", stopKeepsFiles},
 	{"StopKeepsRoot", stopKeepsRoot},
 	{"PauseFreezes", pauseFreezes},

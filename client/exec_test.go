@@ -16,6 +16,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // firstWrite tells when something was written.
@@ -185,6 +186,7 @@ func (c *cutter) all() {
 
 // TestSlowReaderBlocksCommand: unhindered, the command would write some 100 MB.
 func TestSlowReaderBlocksCommand(t *testing.T) {
+	testenv.Logic(t)
 	sb := serve(t, "unix").sandbox(t)
 	r, w := io.Pipe()
 	defer r.Close()

@@ -27,3 +27,8 @@ func (c *Client) Session(ctx context.Context, chat string) (agent.SessionRecord,
 	err := c.getJSON(ctx, call{op: "session", id: chat, path: "/v1/sessions/" + escapeSegment(chat)}, &r)
 	return r, err
 }
+
+// SessionMessages returns the messages of a chat, the oldest first: at most the last 400.
+func (c *Client) SessionMessages(ctx context.Context, chat string) ([]agent.ChatMessage, error) {
+	return getList[agent.ChatMessage](ctx, c, call{op: "messages of chat", id: chat, path: "/v1/sessions/" + escapeSegment(chat) + "/messages"})
+}

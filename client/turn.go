@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -78,6 +79,26 @@ func (c *Client) DecideTurn(ctx context.Context, id, permission string, d agent.
 // A turn that has ended is ErrState.
 func (c *Client) InterruptTurn(ctx context.Context, id string) error {
 	return c.getJSON(ctx, call{op: "interrupt", id: id, method: http.MethodPost, path: "/v1/turns/" + escapeSegment(id) + "/interrupt"}, nil)
+}
+
+// SendMessage sends a message to the agent of a turn. An agent that reads none while it works gets it as the prompt of the next turn of
+// the chat, which is queued. id is a UUID: a call that repeats it sends nothing again. Empty: a new one.
+func (c *Client) SendMessage(ctx context.Context, turn, id string, prompt []agent.Content) (agent.Delivery, error) {
+	var d agent.Delivery
+	err := c.postJSON(ctx, call{op: "send", id: turn, path: "/v1/turns/" + escapeSegment(turn) + "/messages"}, map[string]any{"id": cmp.Or(id, agent.NewMessageID()), "prompt": prompt}, &d)
+	return d, err
+}
+
+// AnswerToolCall sends the result of a tool of the client, for an event of type ClientToolCalled.
+func (c *Client) AnswerToolCall(ctx context.Context, turn string, answer agent.ToolAnswer) error {
+	return c.postJSON(ctx, call{op: "answer tool call", id: turn, path: "/v1/turns/" + escapeSegment(turn) + "/tool-answers"}, answer, nil)
+}
+
+// RetryTurn repeats a turn that has failed: the new turn has its request, and is queued in its chat.
+func (c *Client) RetryTurn(ctx context.Context, id string) (agent.Record, error) {
+	var r agent.Record
+	err := c.getJSON(ctx, call{op: "retry", id: id, method: http.MethodPost, path: "/v1/turns/" + escapeSegment(id) + "/retry"}, &r)
+	return r, err
 }
 
 // CancelTurn ends a turn and all its processes; a turn that has ended is

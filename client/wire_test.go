@@ -23,6 +23,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
@@ -349,6 +350,7 @@ func TestEventsReconnect(t *testing.T) {
 
 // TestFleetThroughTheClient calls what is not a sandbox's.
 func TestFleetThroughTheClient(t *testing.T) {
+	testenv.Logic(t)
 	st := serve(t, "tcp")
 	c, ctx := st.client(t), t.Context()
 	info, err := c.Info(ctx)

@@ -30,6 +30,7 @@ var outputs = map[string]string{
 
 // TestExamples builds and runs every program.
 func TestExamples(t *testing.T) {
+	testenv.Logic(t)
 	tool, err := exec.LookPath("go")
 	if err != nil {
 		testenv.Skip(t, "go", "the go command is missing: %v", err)

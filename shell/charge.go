@@ -39,6 +39,31 @@ func (f *function) memoryCost() int64 {
 	return bytesPerFunction + bytesPerNode*int64(nodes) + 16*int64(len(f.decl.Source))
 }
 
+// memoryCost returns the bytes charged for the array.
+func (a *array) memoryCost() int64 {
+	if a == nil {
+		return 0
+	}
+	return a.bytes + int64(40*cap(a.vals)+8*cap(a.holes)+120*len(a.keys)) // includes the old copy while it grows
+}
+
+// memoryCost returns the bytes charged for the array.
+func (a *assoc) memoryCost() int64 {
+	if a == nil {
+		return 0
+	}
+	return a.bytes
+}
+
+// updateCharge sets the bytes charged for v.
+func (in *interp) updateCharge(v *variable, c int64) {
+	if c != v.charge {
+		in.charge(c - v.charge)
+		v.charge = c
+	}
+	in.valueChanged(v)
+}
+
 // chargeReplaced charges a value that takes the place of another. While the shell has children, which may
 // still have the old value, a large one stays charged.
 func (in *interp) chargeReplaced(cost, old int64) {

@@ -18,14 +18,6 @@ type array struct {
 	bytes  int64   // size of the elements' text
 }
 
-// memoryCost returns the bytes charged for the array.
-func (a *array) memoryCost() int64 {
-	if a == nil {
-		return 0
-	}
-	return a.bytes + int64(40*cap(a.vals)+8*cap(a.holes)+120*len(a.keys)) // includes the old copy while it grows
-}
-
 func (a *array) clone() *array {
 	c := *a
 	c.vals = slices.Clone(a.vals)
@@ -231,13 +223,6 @@ type pair struct {
 }
 
 func newAssoc() *assoc { return &assoc{m: map[string]*pair{}, buckets: 1024} }
-
-func (a *assoc) memoryCost() int64 {
-	if a == nil {
-		return 0
-	}
-	return a.bytes
-}
 
 func (a *assoc) len() int {
 	if a == nil {

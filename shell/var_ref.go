@@ -526,15 +526,6 @@ func (in *interp) putKey(v *variable, key, s string) {
 	}
 }
 
-// updateCharge sets the bytes charged for v.
-func (in *interp) updateCharge(v *variable, c int64) {
-	if c != v.charge {
-		in.charge(c - v.charge)
-		v.charge = c
-	}
-	in.valueChanged(v)
-}
-
 // joinWords joins strings: with the first character of IFS, as "$*" does, or
 // with a space.
 func (in *interp) joinWords(list []string, ifs bool) string {

@@ -27,6 +27,7 @@ func (Agent) Features() agent.Features {
 		Interrupt: true,
 		Resume:    true,
 		Turns:     true,
+		Steer:     true,
 		Deltas:    true,
 		Usage:     true,
 		System:    true,

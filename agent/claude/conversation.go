@@ -36,6 +36,9 @@ type conversation struct {
 	streams     map[string]*textStream        // by the call that started the subagent
 	lastMessage map[string]string             // likewise: id of the last message
 
+	steers bool     // the program reports when it reads a message
+	unread []string // ids of messages that it has not read
+
 	sent     int // control requests of the host
 	cost     float64
 	failure  string // code of the failure for which the host has stopped it
@@ -110,6 +113,8 @@ func (t *conversation) HandleLine(x agent.Exchange, b []byte) {
 	case "control_cancel_request":
 		t.withdrawRequest(x, l)
 	case "control_response", "keep_alive":
+	case "command_lifecycle":
+		t.handleMessageState(x, b)
 	case "result":
 		t.handleResult(x, b)
 	default:
@@ -201,6 +206,7 @@ func (t *conversation) emitStarted(x agent.Exchange, b []byte) {
 	if o.Model != "" {
 		t.model = o.Model
 	}
+	t.steers = slices.Contains(o.Capabilities, "msg_lifecycle_v1")
 	if t.started {
 		return
 	}
@@ -223,6 +229,7 @@ func (t *conversation) emitRetry(x agent.Exchange, n systemMessage) {
 	t.emitEvent(x, "", agent.Event{Type: agent.Retrying, Retry: &r})
 	if n.Error == "authentication_failed" && t.failure == "" {
 		t.failure = "authentication"
+		t.dropUnread(x)
 		t.sendInterrupt(x)
 	}
 }
@@ -236,6 +243,7 @@ func parseMilliseconds(ms float64) time.Duration {
 // Interrupt asks the agent to stop.
 func (t *conversation) Interrupt(x agent.Exchange) bool {
 	t.interrupted = true
+	t.dropUnread(x)
 	t.sendInterrupt(x)
 	return true
 }
@@ -245,16 +253,19 @@ const badKeyMessage = "the model's API rejected the key"
 
 // sendInterrupt asks the agent to stop.
 func (t *conversation) sendInterrupt(x agent.Exchange) {
+	t.sendControl(x, map[string]any{"subtype": "interrupt"})
+}
+
+// sendControl sends a control request.
+func (t *conversation) sendControl(x agent.Exchange, request map[string]any) {
 	t.sent++
-	send(x, map[string]any{
-		"type": "control_request", "request_id": "atoll-" + strconv.Itoa(t.sent), "request": map[string]any{"subtype": "interrupt"},
-	})
+	send(x, map[string]any{"type": "control_request", "request_id": "atoll-" + strconv.Itoa(t.sent), "request": request})
 }
 
 // IsFinished reports whether the prompt has its result, the agent is idle, and no
 // background task will wake it.
 func (t *conversation) IsFinished() bool {
-	if !t.answered || t.running {
+	if !t.answered || t.running || len(t.unread) > 0 {
 		return false
 	}
 	return t.interrupted || t.failure != "" || !t.taskEnded && !t.queued && len(t.tasks) == 0

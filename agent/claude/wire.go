@@ -29,7 +29,10 @@ type initMessage struct {
 	Model   string   `json:"model"`
 	Tools   []string `json:"tools"`
 	Skills  []string `json:"skills"`
-	MCP     []struct {
+
+	Capabilities []string `json:"capabilities"`
+
+	MCP []struct {
 		Name   string `json:"name"`
 		Status string `json:"status"`
 	} `json:"mcp_servers"`

@@ -27,6 +27,8 @@ type appServer struct {
 	denials     []agent.ToolCall
 	used        agent.Usage
 	interrupted bool
+	steered     steered
+	readEarly   map[string]bool // messages that were read before turn/steer had its response
 	settled     bool
 	result      agent.Result
 }
@@ -41,7 +43,7 @@ type approvalRequest struct {
 func newAppServer(t *agent.Turn, at agent.Environment) *appServer {
 	return &appServer{
 		turn: t, site: at, peer: jsonrpc.Peer{OmitVersion: true}, prompt: t.Prompt,
-		texts: map[string]*strings.Builder{}, pending: map[string]approvalRequest{},
+		texts: map[string]*strings.Builder{}, pending: map[string]approvalRequest{}, readEarly: map[string]bool{},
 	}
 }
 
@@ -69,6 +71,10 @@ func (t *appServer) HandleLine(x agent.Exchange, text []byte) {
 
 // handleResponse handles the response to a call and makes the next call.
 func (t *appServer) handleResponse(x agent.Exchange, m jsonrpc.Message) {
+	if m.Method == turnSteer {
+		t.handleSteered(x, m)
+		return
+	}
 	if m.Error != nil {
 		r := agent.Result{Outcome: agent.Failed, Code: "agent", Message: m.Error.Message}
 		if m.Method == "thread/resume" {
@@ -126,13 +132,7 @@ func (t *appServer) openThread(x agent.Exchange) {
 
 // startTurn sends the prompt.
 func (t *appServer) startTurn(x agent.Exchange) {
-	input := []any{map[string]any{"type": "text", "text": agent.PlainText(t.prompt)}}
-	for _, c := range t.prompt {
-		if c.Path != "" && isImage(c) {
-			input = append(input, map[string]any{"type": "localImage", "path": c.Path})
-		}
-	}
-	x.Send(t.peer.Call("turn/start", map[string]any{"threadId": t.session, "input": input}))
+	x.Send(t.peer.Call("turn/start", map[string]any{"threadId": t.session, "input": userInput(t.prompt)}))
 }
 
 // notification is a notification of the app server; its members depend on the method.
@@ -174,6 +174,7 @@ func (t *appServer) handleNotification(x agent.Exchange, m jsonrpc.Message) bool
 	case "turn/started":
 		t.turnID = n.Turn.ID
 	case "item/started", "item/completed":
+		t.noteUserMessage(x, n.Item)
 		return t.handleStep(x, n.Item, m.Method == "item/completed")
 	case "item/agentMessage/delta":
 		t.appendDelta(x, agent.TextDelta, n)
@@ -271,6 +272,7 @@ func (t *appServer) addUsage(x agent.Exchange, n notification) {
 // finishPrompt sets the result of a prompt.
 func (t *appServer) finishPrompt(x agent.Exchange, r agent.Result) {
 	t.items.endCalls(x)
+	t.dropMessages(x)
 	clear(t.pending)
 	r.Text, r.Usage, r.Turns = t.lastText, t.used, int(t.used.Requests)
 	if t.interrupted {

@@ -174,6 +174,13 @@ func (t *appServer) handleTurnCompleted(x agent.Exchange, n notification) {
 	if t.settled {
 		return
 	}
+	if len(t.steered.asked) > 0 { // whether they were in time is in the responses
+		t.steered.ended = &n
+		return
+	}
+	if t.continueWithMessages(x) {
+		return
+	}
 	r := agent.Result{Outcome: agent.OK}
 	switch {
 	case n.Turn.Status == "interrupted":

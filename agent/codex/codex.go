@@ -22,6 +22,7 @@ func (Agent) Features() agent.Features {
 		Interrupt: true,
 		Resume:    true,
 		TurnsBy:   "server",
+		Steer:     true,
 		Usage:     true,
 		System:    true,
 		Skills:    true,

@@ -66,6 +66,9 @@ func (s *Sandbox) ID() string { return s.id }
 // Has reports whether the sandbox has an ability; see atoll.AbilityReporter.
 func (s *Sandbox) Has(ability any) bool {
 	f := s.d.featuresOf(s.e)
+	if _, ok := ability.(*atoll.FilePacker); ok {
+		return f.Snapshot // it packs what the engine commits
+	}
 	return f.Has(ability)
 }
 

@@ -215,7 +215,10 @@ func (e *engine) removeImages(ctx context.Context, id string) error {
 	var errs []error
 	for _, i := range r.Items {
 		for _, tag := range i.RepoTags {
-			if len(tag) > len(snapshotRepo+id) && tag[:len(snapshotRepo+id)+1] == snapshotRepo+id+":" {
+			if short, ours := strings.CutPrefix(tag, snapshotRepo+id+":"); ours {
+				if strings.HasPrefix(short, packTag) { // a dead process was packing it
+					errs = append(errs, e.removeContainer(ctx, packContainer(id, short)))
+				}
 				errs = append(errs, e.untagImage(ctx, tag))
 			}
 		}

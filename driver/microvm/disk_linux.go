@@ -1,6 +1,7 @@
 package microvm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,23 +30,14 @@ var _ atoll.DiskStore = (*Driver)(nil)
 // diskStore returns the store of base disks and persistent disks.
 func (d *Driver) diskStore() *rootdisk.Store { return &rootdisk.Store{Dir: d.Dir} }
 
-// rootSource returns what the root disk of a sandbox is made from.
+// rootSource returns what the root disk of a sandbox is made from. Its Ref is empty if neither the
+// sandbox nor the configuration names an image.
 func (d *Driver) rootSource(spec *atoll.Spec) rootdisk.Source {
-	ref := d.imageRef(spec)
+	ref := cmp.Or(spec.Image, d.Image)
 	if filepath.IsAbs(ref) {
 		return rootdisk.Source{Dir: ref}
 	}
 	return rootdisk.Source{Images: d.imageStore(), Ref: ref}
-}
-
-// imageRef returns the image of a sandbox.
-func (d *Driver) imageRef(spec *atoll.Spec) string {
-	for _, ref := range []string{spec.Image, d.Image} {
-		if ref != "" {
-			return ref
-		}
-	}
-	return atoll.DefaultImage
 }
 
 // checkImage refuses a directory of the host that is not configured as a root.
@@ -60,17 +52,32 @@ func (d *Driver) checkImage(spec *atoll.Spec) error {
 func (d *Driver) makeDisks(ctx context.Context, r *record) error {
 	from := d.rootSource(&r.Spec)
 	if from.Images != nil {
-		if _, err := d.imageStore().Ensure(ctx, from.Ref, r.Spec.Progress); err != nil {
-			return fmt.Errorf("image %s: %w", from.Ref, err)
+		if err := d.ensureImage(ctx, &from, r.Spec.Progress); err != nil {
+			return fmt.Errorf("image %s: %w", cmp.Or(from.Ref, atoll.DefaultImage), err)
 		}
 		if _, err := d.imageStore().Acquire(ctx, from.Ref, r.ID); err != nil { // so that it is not removed
 			return fmt.Errorf("image %s: %w", from.Ref, err)
 		}
 	}
 	if _, err := d.diskStore().AcquireBase(ctx, r.ID, from, r.Spec.Progress); err != nil {
-		return fmt.Errorf("root disk of %s: %w", d.imageRef(&r.Spec), err)
+		return fmt.Errorf("root disk of %s: %w", from.Ref, err)
 	}
 	return d.createDisks(ctx, r)
+}
+
+// ensureImage installs the image of a root disk. If neither the sandbox nor the configuration names
+// one, it chooses one that is at hand.
+func (d *Driver) ensureImage(ctx context.Context, from *rootdisk.Source, progress func(atoll.Progress)) error {
+	if from.Ref != "" {
+		_, err := d.imageStore().Ensure(ctx, from.Ref, progress)
+		return err
+	}
+	ref, err := d.imageStore().EnsureDefault(ctx, progress)
+	if err != nil {
+		return err
+	}
+	from.Ref = ref
+	return nil
 }
 
 // createDisks creates the root disk over its base, and the disk of the working directory, unless

@@ -19,8 +19,9 @@ type Driver struct {
 	// ImageDir is the directory of the images; drivers may share it. Empty: a directory in Dir.
 	ImageDir string
 
-	// Image is the image of sandboxes that name none; empty: atoll.DefaultImage. It may be one of
-	// Roots.
+	// Image is the image of sandboxes that name none; empty: atoll.DefaultImage if it is installed,
+	// else one of the host's static busybox, else atoll.DefaultImage from its registry. It may be one
+	// of Roots.
 	Image string
 
 	// Roots are directories of the host that root disks may be made from too. A sandbox names one as

@@ -311,6 +311,7 @@ func runHostileScript(t *testing.T, script string) (problem string) {
 
 // TestHostileStdin feeds endless and random input to every front end.
 func TestHostileStdin(t *testing.T) {
+	testenv.Logic(t)
 	for _, prog := range []string{"cat", "sh", "bash -s", "sort", "awk '{n++} END {print n}'", "jq .", "sed -n p", "tar -xf -", "unzip -", "gzip -d", "bc", "dc", "xargs echo", "patch", "wc", "base64 -d", "xxd -r"} {
 		t.Run(prog, func(t *testing.T) {
 			sb, err := virtual.New().Create(t.Context(), atoll.Spec{Limits: atoll.Resources{Memory: hostileMemory, Disk: hostileDisk}})

@@ -18,6 +18,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/egress/upstream"
 	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 	"github.com/atoll-sandbox/atoll/vfs"
 )
 
@@ -297,6 +298,7 @@ func TestWorkerStoresLargeHistory(t *testing.T) {
 
 // TestWorkerFillsLog stores more small blobs than this process may have in memory to compact the log.
 func TestWorkerFillsLog(t *testing.T) {
+	testenv.Logic(t)
 	h := newHost(t, atoll.Spec{})
 	mustAnswer(t, h, callLock, &storageCall{})
 	for i := range maxLogBytes/maxLogBlob + 1000 {
@@ -416,6 +418,7 @@ func TestWorkerLiesAboutItsStatus(t *testing.T) {
 // TestWorkerNeverEndsItsCommand runs a command in a worker that ignores its deadline. The driver must end
 // the process.
 func TestWorkerNeverEndsItsCommand(t *testing.T) {
+	testenv.Logic(t)
 	t.Parallel()
 	h := newHost(t, atoll.Spec{})
 	s := h.s

@@ -130,7 +130,10 @@ func (s *Server) endIdleAgents(ctx context.Context, a *fleet.Account) bool {
 // resumeTurns continues the turns that another server has left.
 func (s *Server) resumeTurns(a *Agents) {
 	a.Turns.Resume(func(left turn.Left) (turn.Work, error) {
-		t, err := a.Pipeline.PrepareResume(s.lifetime, assistant.LeftTurn(left), s.fleet.Account)
+		if left.Request != nil {
+			return s.resumeQueued(a, left)
+		}
+		t, err := a.Pipeline.PrepareResume(s.lifetime, assistant.LeftTurn{Record: left.Record, State: left.State, Result: left.Result}, s.fleet.Account)
 		if err != nil {
 			return nil, err
 		}

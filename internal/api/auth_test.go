@@ -2,6 +2,7 @@ package api
 
 import (
 	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +135,25 @@ func TestGuessing(t *testing.T) {
 	}
 	s.token = good
 	s.want(http.StatusOK, nil, "GET", "/v1/info", "")
+}
+
+// Behind a trusted proxy the one who guesses is slowed down, and no other client of the proxy.
+func TestGuessingBehindProxy(t *testing.T) {
+	s := newSite(t, Options{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	s.token = "wrong"
+	var last answer
+	for range 25 {
+		last = s.do("GET", "/v1/info", "", "X-Forwarded-For: 198.51.100.1")
+	}
+	if last.status != http.StatusTooManyRequests {
+		t.Errorf("after many guesses: %d %s", last.status, last.body)
+	}
+	if a := s.do("GET", "/v1/info", "", "X-Forwarded-For: 198.51.100.2"); a.status != http.StatusUnauthorized {
+		t.Errorf("another client: %d %s", a.status, a.body)
+	}
+	if a := s.do("GET", "/v1/info", "", "X-Forwarded-For: 198.51.100.2, 198.51.100.1"); a.status != http.StatusTooManyRequests {
+		t.Errorf("with an address of its own invention: %d %s", a.status, a.body)
+	}
 }
 
 // On a socket of this machine's people no token is needed; one that is shown

@@ -226,10 +226,14 @@ func (s *Server) turnForChat(r *http.Request, has *Agents, a *fleet.Account, q *
 		}
 	}
 	begin := func() (*turn.Turn, error) {
-		return s.startTurn(r.Context(), has, &assistant.TurnRequest{
+		ask := &assistant.TurnRequest{
 			Request: agent.Request{Assistant: q.Model, Chat: chat}, Account: a,
 			Messages: q.Messages, Model: *q, Tools: q.Tools, Metadata: q.Metadata, Locale: r.Header.Get("Accept-Language"),
-		})
+		}
+		if chat != "" && r.Header.Get("X-Atoll-Queue") == "true" {
+			return s.queueTurn(r.Context(), has, ask)
+		}
+		return s.startTurn(r.Context(), has, ask)
 	}
 	t, err := begin()
 	if errors.Is(err, atoll.ErrState) && chat != "" && has.Turns.CancelWaiting(r.Context(), a.Caller().Owner, assistant.ChatKey(chat)) {

@@ -14,9 +14,12 @@ import (
 // createIdentityToken asks for an identity token.
 type createIdentityToken struct {
 	SandboxKey
-	Body struct {
-		Audience string `json:"audience" doc:"The service that the token is for."`
-	}
+	Body identityTokenRequest
+}
+
+// identityTokenRequest is the body of createIdentityToken.
+type identityTokenRequest struct {
+	Audience string `json:"audience" doc:"The service that the token is for."`
 }
 
 // registerIdentityTokens registers the identity tokens of sandboxes.

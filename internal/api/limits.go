@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"path"
@@ -140,11 +140,12 @@ func checkQuery(raw string) error {
 // callerLimits enforces the limits of each caller.
 type callerLimits struct {
 	limits  Limits
+	trusted []netip.Prefix // proxies in front of the server
 	metrics *metrics
 
 	mu      sync.Mutex
-	known   map[string]*callerUsage  // by owner; guarded by mu
-	guesses map[string]*rate.Limiter // wrong tokens, by address; guarded by mu
+	known   map[string]*callerUsage        // by owner; guarded by mu
+	guesses map[netip.Prefix]*rate.Limiter // wrong tokens, by network; guarded by mu
 }
 
 // callerUsage is the usage of one caller.
@@ -159,8 +160,8 @@ type callerUsage struct {
 // the host.
 var maxStreams = map[string]int{"watch": 16, "events": 64, "notices": 64, "images": 8, "turns": 256}
 
-func newCallers(l Limits, m *metrics) *callerLimits {
-	return &callerLimits{limits: l, metrics: m, known: make(map[string]*callerUsage), guesses: make(map[string]*rate.Limiter)}
+func newCallers(l Limits, m *metrics, trusted []netip.Prefix) *callerLimits {
+	return &callerLimits{limits: l, trusted: trusted, metrics: m, known: make(map[string]*callerUsage), guesses: make(map[netip.Prefix]*rate.Limiter)}
 }
 
 // localCaller is the name of callers without a token; no owner has it.
@@ -263,26 +264,18 @@ func (c *callerLimits) recordWrongToken(r *http.Request) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := c.guesses[clientAddress(r)]
+	from := clientNetwork(r, c.trusted)
+	l := c.guesses[from]
 	if l == nil {
 		c.dropIdle()
 		l = rate.NewLimiter(1, c.limits.WrongTokens)
-		c.guesses[clientAddress(r)] = l
+		c.guesses[from] = l
 	}
 	if wait := takeToken(l); wait > 0 {
 		c.metrics.refused.WithLabelValues("guesses").Inc()
 		return tooMany(wait, "too many logins or wrong tokens came from your address")
 	}
 	return nil
-}
-
-// clientAddress returns the address of a client, without the port.
-func clientAddress(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }
 
 func tooMany(wait time.Duration, format string, a ...any) error {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
@@ -93,6 +94,7 @@ func TestSnapshots(t *testing.T) {
 }
 
 func TestWorkspaces(t *testing.T) {
+	testenv.Logic(t)
 	s := newSite(t, Options{})
 	var w atoll.Workspace
 	s.want(http.StatusCreated, &w, "POST", "/v1/workspaces", `{"name":"src","labels":{"a":"b"}}`)

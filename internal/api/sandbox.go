@@ -148,6 +148,7 @@ func (s *Server) registerSandboxes(api huma.API) {
 	})
 	s.registerStateChanges(api)
 	s.registerUsage(api)
+	s.registerSandboxArchives(api)
 }
 
 func createdSandbox(ctx context.Context, sb *fleet.Sandbox) (*createdReply[atoll.Info], error) {

@@ -65,9 +65,9 @@ func (s *Server) newHTTP(l net.Listener) *http.Server {
 }
 
 // limitConns returns a function that counts the connections of a listener and closes those beyond
-// the limit with 503 before they are read: in all, or from one address, which gets a quarter.
+// the limit with 503 before they are read: in all, or from one address, which gets a quarter unless it is a trusted proxy.
 func (s *Server) limitConns() func(net.Conn, http.ConnState) {
-	open := &connLimiter{limit: s.limits.Connections, from: make(map[netip.Prefix]int)}
+	open := &connLimiter{limit: s.limits.Connections, trusted: s.opts.TrustedProxies, from: make(map[netip.Prefix]int)}
 	return func(c net.Conn, state http.ConnState) {
 		switch state {
 		case http.StateNew:
@@ -85,7 +85,8 @@ func (s *Server) limitConns() func(net.Conn, http.ConnState) {
 
 // connLimiter counts the connections of a listener.
 type connLimiter struct {
-	limit int // negative: unlimited
+	limit   int            // negative: unlimited
+	trusted []netip.Prefix // proxies, which have no limit of their own
 
 	mu   sync.Mutex
 	all  int                  // guarded by mu
@@ -98,7 +99,7 @@ func (d *connLimiter) addConn(c net.Conn) bool {
 	defer d.mu.Unlock()
 	d.all++
 	ok := d.limit < 0 || d.all <= d.limit
-	if p := connPrefix(c); p.IsValid() {
+	if p := d.networkOf(c); p.IsValid() {
 		d.from[p]++
 		ok = ok && (d.limit < 0 || d.from[p] <= max(d.limit/4, 1))
 	}
@@ -110,23 +111,21 @@ func (d *connLimiter) removeConn(c net.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.all--
-	if p := connPrefix(c); p.IsValid() {
+	if p := d.networkOf(c); p.IsValid() {
 		if d.from[p]--; d.from[p] == 0 {
 			delete(d.from, p)
 		}
 	}
 }
 
-// connPrefix returns the address of a connection, or for IPv6 the /64 network; invalid if it has
-// none.
-func connPrefix(c net.Conn) netip.Prefix {
+// networkOf returns the network that a connection counts for; invalid if it has no address, or comes
+// from a trusted proxy.
+func (d *connLimiter) networkOf(c net.Conn) netip.Prefix {
 	tcp, ok := c.RemoteAddr().(*net.TCPAddr)
-	if !ok {
+	if !ok || isTrusted(tcp.AddrPort().Addr(), d.trusted) {
 		return netip.Prefix{}
 	}
-	addr := tcp.AddrPort().Addr().Unmap().WithZone("")
-	p, _ := addr.Prefix(min(addr.BitLen(), 64)) // the length is valid
-	return p
+	return networkOf(tcp.AddrPort().Addr())
 }
 
 // Shutdown shuts the server down: it stops accepting connections, ends streams, and waits for the

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +54,10 @@ type Options struct {
 	// Origins are the origins of web pages that may call the server, besides its own:
 	// "https://console.example.com".
 	Origins []string
+
+	// TrustedProxies are the addresses of proxies in front of the server, whose X-Forwarded-For names the clients: limits by
+	// address are the clients' then. Nil: the peer of a connection is the client.
+	TrustedProxies []netip.Prefix
 }
 
 // Server serves a fleet over HTTP. Its methods may be called concurrently.
@@ -108,7 +113,7 @@ func New(opts Options) *Server {
 		opts.Fleet.ReserveLabel(project.Label, project.LabelHost, opts.HostID)
 	}
 	s.metrics = newMetrics(s)
-	s.callers = newCallers(s.limits, s.metrics)
+	s.callers = newCallers(s.limits, s.metrics, opts.TrustedProxies)
 	s.agents = s.lazyAgents()
 	s.stopping, s.beginStop = context.WithCancel(context.Background())
 	s.lifetime, s.endLifetime = context.WithCancel(context.Background())

@@ -49,6 +49,23 @@ func (s *Server) registerSessions(api huma.API) {
 		}
 		return oneReply(all.Get(a.Caller().Owner, assistant.ChatKey(in.ID)))
 	})
+	registerJSON(s, api, huma.Operation{
+		OperationID: "session-messages", Method: http.MethodGet, Path: "/v1/sessions/{id}/messages", Tags: noun, Summary: "List the messages of a chat, the oldest first",
+		Description: "The text of what users and agents have said; at most the last 400 messages.", Errors: []int{404},
+	}, func(_ context.Context, a *fleet.Account, in *sessionKey) (*reply[wire.List[agent.ChatMessage]], error) {
+		all, err := s.sessionStore(a, "messages of chat")
+		if err == nil && all == nil {
+			err = &atoll.Error{Op: "messages of chat", ID: shorten(in.ID), Err: atoll.ErrNotFound}
+		}
+		if err != nil {
+			return nil, err
+		}
+		has, err := s.agents()
+		if err != nil {
+			return nil, err
+		}
+		return listReply(has.Pipeline.Messages(a.Caller().Owner, in.ID))
+	})
 }
 
 // sessionStore returns the sessions for a caller; nil: the server has no agents.

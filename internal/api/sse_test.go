@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
@@ -196,6 +197,7 @@ func TestSlowReader(t *testing.T) {
 // A body that stops in the middle, or trickles, does not hold its request for
 // ever.
 func TestStalledBody(t *testing.T) {
+	testenv.Logic(t)
 	for law, limits := range map[string]Limits{"Stops": {Stall: 200 * time.Millisecond}, "Trickles": {BodyTime: 200 * time.Millisecond}} {
 		t.Run(law, func(t *testing.T) {
 			s := newSite(t, Options{Limits: limits})

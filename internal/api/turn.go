@@ -31,7 +31,7 @@ type TurnKey struct {
 // listTurns are the parameters of the turn list.
 type listTurns struct {
 	Chat  string `query:"chat" doc:"Only turns of this chat."`
-	State string `query:"state" enum:"running,waiting,finished" doc:"Only turns in this state."`
+	State string `query:"state" enum:"queued,running,waiting,finished" doc:"Only turns in this state."`
 	Limit int    `query:"limit" minimum:"0" maximum:"1000" doc:"Maximum number of the newest turns; 100 by default."`
 }
 
@@ -97,6 +97,7 @@ func (s *Server) registerTurns(api huma.API) {
 		}
 		return emptyReply(d.Cancel(ctx, a.Caller().Owner, in.ID))
 	})
+	s.registerMessages(api)
 }
 
 // callerName names the caller who decides.
@@ -165,7 +166,12 @@ func (s *Server) registerStartTurn(api huma.API) {
 		if err != nil {
 			return err
 		}
-		t, err := s.startTurn(r.Context(), has, &assistant.TurnRequest{Request: in, Account: a, Locale: r.Header.Get("Accept-Language")})
+		ask := &assistant.TurnRequest{Tools: dialectTools(in.ClientTools), AnswersCalls: true, Request: in, Account: a, Locale: r.Header.Get("Accept-Language")}
+		start := s.startTurn
+		if in.Queue {
+			start = s.queueTurn
+		}
+		t, err := start(r.Context(), has, ask)
 		if err != nil {
 			return err
 		}
@@ -184,7 +190,8 @@ func (s *Server) startTurn(ctx context.Context, has *Agents, ask *assistant.Turn
 		return nil, err
 	}
 	req := callOf(ctx)
-	t, err := has.Turns.Start(job.Record(), func(ctx context.Context, t *turn.Turn) (agent.Result, error) { //nolint:contextcheck // the turn outlives the request
+	n := turn.NewTurn{Record: job.Record(), Request: ask.Stored(), Secret: ask.IsSecret()}
+	t, err := has.Turns.StartTurn(n, func(ctx context.Context, t *turn.Turn) (agent.Result, error) { //nolint:contextcheck // the turn outlives the request
 		defer s.endWithToken(ctx, req, t)()
 		return job.Run(ctx, t.ID(), t)
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 func listAudit(t testing.TB, a *Account, filter AuditFilter) []atoll.Audit {
@@ -204,6 +205,7 @@ func TestAuditBoundsNames(t *testing.T) {
 // TestAuditOfOneOwnerDisplacesNoOthers makes more calls as one owner than the log
 // keeps, between calls of another.
 func TestAuditOfOneOwnerDisplacesNoOthers(t *testing.T) {
+	testenv.Logic(t)
 	f := openMemoryFleet(t, "", nil)
 	admin := f.Account(LocalCaller())
 	a := f.Account(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})

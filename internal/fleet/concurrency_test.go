@@ -139,7 +139,7 @@ func ignoreErrors(err error, right ...error) error {
 }
 
 // activeCount returns the number of active calls.
-func (t *admission) activeCount() int {
+func (t *callTracker) activeCount() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.active)

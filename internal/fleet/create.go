@@ -243,6 +243,11 @@ func (f *Fleet) buildSandbox(ctx context.Context, r row) (row, error) {
 // startNew registers a new row and starts its sandbox with a function that creates it in the
 // driver.
 func (f *Fleet) startNew(ctx context.Context, r row, with func(context.Context, *handle, atoll.Spec) (atoll.Sandbox, error)) (row, error) {
+	return f.startNewWithin(ctx, r, r.cfg.Timeouts, with)
+}
+
+// startNewWithin is startNew with the create timeout of t.
+func (f *Fleet) startNewWithin(ctx context.Context, r row, t atoll.Timeouts, with func(context.Context, *handle, atoll.Spec) (atoll.Sandbox, error)) (row, error) {
 	if err := f.CheckSpace(); err != nil {
 		return r, err
 	}
@@ -270,7 +275,7 @@ func (f *Fleet) startNew(ctx context.Context, r row, with func(context.Context, 
 		return r, timeoutError(causeOf(ctx, err))
 	}
 	f.updateHandle(r)
-	sb, err := withCreateTimeout(ctx, r.cfg.Timeouts, func(ctx context.Context) (atoll.Sandbox, error) {
+	sb, err := withCreateTimeout(ctx, t, func(ctx context.Context) (atoll.Sandbox, error) {
 		spec, err := f.driverSpec(ctx, &r, mounts)
 		if err != nil {
 			return nil, err

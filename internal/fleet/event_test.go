@@ -14,6 +14,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // emitEvents emits events, each in its own transaction.
@@ -310,6 +311,7 @@ func TestOvertakenFollowerGetsGap(t *testing.T) {
 }
 
 func TestEventsAreBounded(t *testing.T) {
+	testenv.Logic(t)
 	f := openMemoryFleet(t, "", nil)
 	insertEvents(t, f, event.MaxRows+999, func(i int) atoll.Owner { return atoll.Owner{App: "local", User: fmt.Sprint("u", i%20)} })
 	emitEvents(t, f, atoll.Event{Owner: atoll.Local, Type: "x"}) // the thousandth
@@ -322,6 +324,7 @@ func TestEventsAreBounded(t *testing.T) {
 // TestEventsOfOneOwnerDisplaceNoOthers emits more events of one owner than the fleet
 // keeps in total, after an event of another.
 func TestEventsOfOneOwnerDisplaceNoOthers(t *testing.T) {
+	testenv.Logic(t)
 	f := openMemoryFleet(t, "", nil)
 	a := f.Account(Caller{Owner: alice, Scopes: []atoll.Scope{atoll.ScopeRead}})
 	b := f.Account(Caller{Owner: bob, Scopes: []atoll.Scope{atoll.ScopeRead}})

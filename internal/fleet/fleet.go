@@ -139,7 +139,7 @@ type Fleet struct {
 	revocations revocations    // callbacks for revoked tokens
 	reserved    *reservedLabel // nil: none
 
-	operations        admission     // calls that change something, and Run
+	operations        callTracker   // calls that change something, and Run
 	dueChanged        chan struct{} // notified when the next due time has changed
 	poolsChanged      chan struct{} // notified when a pool has changed
 	sandboxesChanged  chan struct{} // notified when a sandbox has changed

@@ -20,7 +20,7 @@ type handle struct {
 	id     string
 	driver *driverState  // nil: the driver is not set up in this fleet
 	turn   chan struct{} // holds a token while this process changes the state
-	calls  admission
+	calls  callTracker
 
 	commands atomic.Int64 // commands among the calls
 	uses     atomic.Int64 // calls among them that count as use

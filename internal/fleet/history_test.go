@@ -11,6 +11,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 func readHistory(t testing.TB, sb *Sandbox) []atoll.Result {
@@ -255,6 +256,7 @@ func TestHistoryResponseIsBounded(t *testing.T) {
 // TestHistoryOfOwnerIsBounded fills more sandboxes than the output limit of an owner
 // allows.
 func TestHistoryOfOwnerIsBounded(t *testing.T) {
+	testenv.Logic(t)
 	f := openMemoryFleet(t, "", nil)
 	for range maxHistoryPerOwner/maxHistoryPerSandbox + 2 {
 		recordLargeOutput(t, f, newSandbox(t, f, atoll.Config{}), maxHistoryPerSandbox/(2*maxHistoryOutput))

@@ -12,6 +12,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 const day = 24 * time.Hour
@@ -97,6 +98,7 @@ func (f *Fleet) stateNow(t *testing.T, sb *Sandbox) atoll.State {
 }
 
 func TestSessionEndsAfterItsLastUse(t *testing.T) {
+	testenv.Logic(t)
 	runWithFakeClock(t, newDriverOnDisk, func(t *testing.T, f *Fleet) {
 		sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{})
 		for range 4 { // it is used again and again

@@ -13,6 +13,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/atolltest"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -86,11 +87,13 @@ func (d asDriver) List(ctx context.Context) ([]atoll.Status, error) {
 }
 
 func TestSuiteInMemory(t *testing.T) {
+	testenv.Logic(t)
 	f := openFleet(t, Options{Drivers: []atoll.Driver{virtual.New()}})
 	atolltest.Run(t, asDriver{f.Account(LocalCaller())})
 }
 
 func TestSuiteKept(t *testing.T) {
+	testenv.Logic(t)
 	f := openFleet(t, Options{})
 	atolltest.Run(t, asDriver{f.Account(LocalCaller())})
 }

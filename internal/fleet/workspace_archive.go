@@ -105,6 +105,7 @@ func (f *Files) Export(ctx context.Context, name string) (io.ReadCloser, error) 
 // exportReader reads a tar stream that is being packed.
 type exportReader struct {
 	r    *io.PipeReader
+	stop func() // ends the packing; nil: closing r does
 	wg   sync.WaitGroup
 	err  error // set when wg is done
 	once sync.Once
@@ -116,6 +117,9 @@ func (x *exportReader) Read(b []byte) (int, error) { return x.r.Read(b) }
 func (x *exportReader) Close() error {
 	x.once.Do(func() {
 		_ = x.r.Close() // never fails
+		if x.stop != nil {
+			x.stop()
+		}
 		x.wg.Wait()
 	})
 	return x.err

@@ -22,6 +22,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // makeArchive returns a tar stream. The content of a file is in its Linkname.
@@ -70,7 +71,9 @@ func listEntries(t testing.TB, f *Files, name string) (names []string) {
 }
 
 func fileHeader(name, content string) tar.Header { return tar.Header{Name: name, Linkname: content} }
-func dirHeader(name string) tar.Header           { return tar.Header{Typeflag: tar.TypeDir, Name: name} }
+
+func dirHeader(name string) tar.Header { return tar.Header{Typeflag: tar.TypeDir, Name: name} }
+
 func linkHeader(name, to string) tar.Header {
 	return tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
 }
@@ -312,6 +315,7 @@ func (z *zeros) Read(b []byte) (int, error) {
 }
 
 func TestDiskQuota(t *testing.T) {
+	testenv.Logic(t)
 	const disk = 1 << 20
 	f, a, files, host := newQuotaFiles(t, disk)
 	writeTestFile(t, files, "/old", strings.Repeat("o", disk/2))

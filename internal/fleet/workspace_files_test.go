@@ -23,6 +23,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 func must(t testing.TB, err error) {
@@ -287,6 +288,7 @@ func TestHostilePipes(t *testing.T) {
 // TestRacingLinks repeatedly replaces a directory by a link out of the workspace while
 // files are written, imported and removed through it.
 func TestRacingLinks(t *testing.T) {
+	testenv.Logic(t)
 	f := openFleet(t, Options{})
 	files, host := newTestFiles(t, f)
 	outside := t.TempDir()
@@ -363,6 +365,7 @@ func (f *failingReader) Read([]byte) (int, error) { return 0, f.err }
 // TestDeepTrees counts, exports and removes directories that are deeper than the
 // longest path.
 func TestDeepTrees(t *testing.T) {
+	testenv.Logic(t)
 	f := openFleet(t, Options{})
 	files, host := newTestFiles(t, f)
 	const depth = 3000

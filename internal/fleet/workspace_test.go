@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 	"github.com/atoll-sandbox/atoll/internal/fleet/workspace"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 func TestWorkspace(t *testing.T) {
@@ -129,6 +130,7 @@ func TestFailedCreateLeavesWorkspaces(t *testing.T) {
 }
 
 func TestRetention(t *testing.T) {
+	testenv.Logic(t)
 	now := atomic.Int64{}
 	now.Store(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC).UnixNano())
 	day := func(n int) { now.Add(int64(n) * int64(24*time.Hour)) }

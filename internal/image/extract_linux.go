@@ -3,12 +3,14 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path"
 	"slices"
@@ -39,6 +41,8 @@ type extractor struct {
 	root   *os.Root
 	limits Limits
 	owners bool // set the owners of the archive
+	first  int  // added to owners
+	ids    int  // number of owners that exist; 0: any
 
 	bytes     int64
 	files     int
@@ -56,22 +60,63 @@ func extractLayer(ctx context.Context, root *os.Root, archive io.Reader, limits 
 		limits.Files = DefaultFiles
 	}
 	x := &extractor{root: root, limits: limits, owners: os.Geteuid() == 0, overrides: make(map[string]Override)}
+	err := x.extractAll(ctx, archive)
+	return x.bytes, x.overrides, err
+}
+
+// ExtractOptions configure ExtractLayer.
+type ExtractOptions struct {
+	Limits  Limits // 0: math.MaxInt64 bytes and math.MaxInt files: the archive was bounded before
+	FirstID int    // user and group of the host for number 0 of the archive
+	IDs     int    // number of users and groups from FirstID on; an entry with another owner is ErrInvalid
+}
+
+// ExtractLayer unpacks the archive of a layer into an empty directory, in the form of overlayfs.
+// Nothing is written outside of dir, whatever the archive contains.
+func ExtractLayer(ctx context.Context, dir string, archive io.Reader, o ExtractOptions) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	o.Limits.Bytes, o.Limits.Files = cmp.Or(o.Limits.Bytes, math.MaxInt64), cmp.Or(o.Limits.Files, math.MaxInt)
+	x := &extractor{root: root, limits: o.Limits, owners: os.Geteuid() == 0 && o.FirstID != 0, first: o.FirstID, ids: o.IDs}
+	return x.extractAll(ctx, archive)
+}
+
+// extractAll unpacks an archive to its end.
+func (x *extractor) extractAll(ctx context.Context, archive io.Reader) error {
 	tr := tar.NewReader(archive)
 	for {
 		if err := context.Cause(ctx); err != nil {
-			return 0, nil, err
+			return err
 		}
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			return x.bytes, x.overrides, x.finishDirs()
+			return x.finishDirs()
 		}
 		if err != nil {
-			return 0, nil, wrapArchiveError(err)
+			return wrapArchiveError(err)
+		}
+		if err := x.shiftOwner(h); err != nil {
+			return fmt.Errorf("%q in the layer: %w", clipText(h.Name), err)
 		}
 		if err := x.extractEntry(h, tr); err != nil {
-			return 0, nil, fmt.Errorf("%q in the layer: %w", clipText(h.Name), err)
+			return fmt.Errorf("%q in the layer: %w", clipText(h.Name), err)
 		}
 	}
+}
+
+// shiftOwner changes the owner of an entry to that of the host.
+func (x *extractor) shiftOwner(h *tar.Header) error {
+	if x.ids == 0 {
+		return nil
+	}
+	if h.Uid < 0 || h.Uid >= x.ids || h.Gid < 0 || h.Gid >= x.ids {
+		return fmt.Errorf("%w: owner %d:%d: must be below %d", atoll.ErrInvalid, h.Uid, h.Gid, x.ids)
+	}
+	h.Uid, h.Gid = h.Uid+x.first, h.Gid+x.first
+	return nil
 }
 
 // wrapArchiveError adds ErrInvalid to errors of a broken archive.
@@ -196,7 +241,18 @@ func (x *extractor) mkdirCounted(name string) error {
 	if x.files++; x.files > x.limits.Files {
 		return fmt.Errorf("%w: more than %d files in a layer", atoll.ErrQuota, x.limits.Files)
 	}
-	return x.root.Mkdir(name, 0o755)
+	if err := x.root.Mkdir(name, 0o755); err != nil {
+		return err
+	}
+	return x.chownToFirst(name)
+}
+
+// chownToFirst gives a file that the archive has no owner for to user 0 of the sandbox.
+func (x *extractor) chownToFirst(name string) error {
+	if !x.owners || x.ids == 0 {
+		return nil
+	}
+	return x.root.Lchown(name, x.first, x.first)
 }
 
 // removeExisting removes the file or directory that an entry replaces.
@@ -387,7 +443,10 @@ func (x *extractor) makeNode(name string, kind uint32, h *tar.Header) error {
 	if err := unix.Mknodat(int(dir.Fd()), path.Base(name), kind|mode, 0); err != nil {
 		return &fs.PathError{Op: "mknod", Path: name, Err: err}
 	}
-	if h == nil || !x.owners {
+	if h == nil {
+		return x.chownToFirst(name)
+	}
+	if !x.owners {
 		return nil
 	}
 	return x.ignoreOwnerError(x.root.Lchown(name, h.Uid, h.Gid))

@@ -53,6 +53,9 @@ func writeOverrides(dir string, lost map[string]Override) error {
 
 // recordOverride records the attributes of an entry that can't be stored.
 func (x *extractor) recordOverride(name string, h *tar.Header) error {
+	if x.overrides == nil {
+		return nil
+	}
 	l := Override{Mode: uint32(h.Mode & 0o7777)}
 	if h.Typeflag == tar.TypeReg {
 		l.Capability = []byte(h.PAXRecords["SCHILY.xattr.security.capability"])

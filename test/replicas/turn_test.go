@@ -95,12 +95,13 @@ type turnServers struct {
 	replicas []*replica
 	balancer *balancer
 	client   *client.Client // behind the balancer
+	model    *modeltest.Server
 }
 
 func startTurnServers(t *testing.T, driver, place string, script modeltest.Script, program string) turnServers {
 	t.Helper()
 	m := modeltest.New(t, script)
-	s := turnServers{dir: t.TempDir()}
+	s := turnServers{dir: t.TempDir(), model: m}
 	s.replicas, _ = startReplicas(t, driver, place, agentsVar+"="+s.dir, modelVar+"="+m.URL, programVar+"="+program)
 	s.balancer = &balancer{to: s.replicas[0]}
 	var err error

@@ -40,6 +40,7 @@ type testServer struct {
 	home     string
 	fleet    *fleet.Fleet
 	registry *turn.Registry
+	pipeline *assistant.Pipeline
 	app      *assistant.App
 	url      string
 	token    string
@@ -56,6 +57,7 @@ type serverOptions struct {
 	registry turn.Options
 	timeout  time.Duration
 	idle     time.Duration // of agents between turns
+	idleMost int           // agents between turns; 0: the default
 	home     string        // of another server, whose fleet and directories are shared; empty: its own
 	fleet    *fleet.Fleet  // of that server
 	quota    atoll.Quota
@@ -103,11 +105,12 @@ func newTestServer(t *testing.T, o serverOptions) *testServer {
 		"test": {Name: "test", API: dialect.OpenAI, Base: s.model.URL + "/v1", Key: "sk-secret", Model: "tiny", Models: []string{"*"}},
 	}}
 	p, err := assistant.New(assistant.Options{
-		Agents: o.agents, App: func(context.Context) (*assistant.App, error) { return s.app, nil }, Dir: filepath.Join(s.home, "chats"), Log: log, Timeout: o.timeout, AgentIdle: o.idle, PermissionTimeout: o.registry.PermissionTimeout, Ledger: s.fleet.Usage(),
+		Agents: o.agents, App: func(context.Context) (*assistant.App, error) { return s.app, nil }, Dir: filepath.Join(s.home, "chats"), Log: log, Timeout: o.timeout, AgentIdle: o.idle, IdleAgents: o.idleMost, PermissionTimeout: o.registry.PermissionTimeout, Ledger: s.fleet.Usage(),
 		FindProgram: func(agent.Agent) (assistant.Program, error) { return o.program, nil },
 		ToolProgram: func() (string, error) { return helper.Finder{}.Find("atoll-tool") },
 	})
 	s.must(err)
+	s.pipeline = p
 	o.registry.Dir, o.registry.Log = filepath.Join(s.home, "turns"), log
 	o.registry.Settle = p.SettleTurn
 	s.registry, err = turn.Open(o.registry)

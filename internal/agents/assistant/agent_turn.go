@@ -97,9 +97,17 @@ func (r *turnRun) runAgent(ctx context.Context, session, system string, before [
 	if warm {
 		start = func(ctx context.Context, job agent.Job) (*agent.Session, error) { return r.startWarm(ctx, job, key) }
 	}
+	if job.Journal == "" { // else its journal decides whether the turn can be started again
+		if err := r.setSent(); err != nil {
+			return agent.Result{}, err
+		}
+	}
 	s, err := start(ctx, job)
 	if err != nil {
 		return agent.Result{}, err
+	}
+	if err := r.setSent(); err != nil {
+		r.pipeline.log.Warn("queued turn not marked as sent", "turn", r.id, "err", err)
 	}
 	return r.waitSession(ctx, s)
 }
@@ -196,7 +204,9 @@ func (r *turnRun) waitSession(ctx context.Context, s *agent.Session) (res agent.
 			}
 		}
 	}()
+	r.handle.Receive(s.Steer)
 	defer func() {
+		r.handle.Receive(nil)
 		close(over)
 		<-watched
 		r.endTools()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
 	"github.com/atoll-sandbox/atoll/internal/state/filelock"
@@ -34,8 +35,9 @@ type chatStore struct {
 	maxBytes int64 // of an owner's chats
 
 	mu         sync.Mutex
-	busy       map[string]bool // by owner and id: a turn runs; guarded by mu
-	turnCounts map[string]int  // by owner: turns started since the last removal of old chats; guarded by mu
+	busy       map[string]bool      // by owner and id: a turn runs; guarded by mu
+	queues     map[string][]*ticket // by owner and id: those that wait for a chat, in order; guarded by mu
+	turnCounts map[string]int       // by owner: turns started since the last removal of old chats; guarded by mu
 
 	noLocks sync.Mutex // in place of the locks of owners, on systems without file locks
 }
@@ -71,7 +73,7 @@ func openChats(dir string, keep time.Duration, now func() time.Time, log *slog.L
 	if dir == "" {
 		return nil, fmt.Errorf("%w: no directory", atoll.ErrInvalid)
 	}
-	c := &chatStore{dir: dir, retention: keep, now: now, log: log, maxChats: chatsMost, maxBytes: chatsBytes, busy: make(map[string]bool), turnCounts: make(map[string]int)}
+	c := &chatStore{dir: dir, retention: keep, now: now, log: log, maxChats: chatsMost, maxBytes: chatsBytes, busy: make(map[string]bool), queues: make(map[string][]*ticket), turnCounts: make(map[string]int)}
 	return c, os.MkdirAll(dir, 0o700)
 }
 
@@ -108,10 +110,10 @@ func (c *chatStore) acquireChat(o atoll.Owner, name string, in chatContext, mess
 	if id == "" {
 		id = "c" + strings.TrimPrefix(atoll.NewID(), "s")
 	}
-	let, err = c.lockChat(o, id)
+	let, err = c.lockChat(o, id, in.ticket)
 	if errors.Is(err, atoll.ErrState) && name == "" { // an unnamed request gets a chat of its own
 		id = "c" + strings.TrimPrefix(atoll.NewID(), "s")
-		let, err = c.lockChat(o, id)
+		let, err = c.lockChat(o, id, nil)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -142,12 +144,14 @@ func (c *chatStore) countTurn(o atoll.Owner) int {
 const chatLock = "lock"
 
 // lockChat locks a chat against other turns, also of other processes that share the directory. A chat with a turn is
-// ErrState.
-func (c *chatStore) lockChat(o atoll.Owner, id string) (let func(), err error) {
+// ErrState, as is one for which turns are queued, except for the holder of the first ticket.
+func (c *chatStore) lockChat(o atoll.Owner, id string, first *ticket) (let func(), err error) {
 	key := o.String() + "/" + id
 	c.mu.Lock()
-	busy := c.busy[key]
-	c.busy[key] = true
+	busy := c.busy[key] || len(c.queues[key]) > 0 && c.queues[key][0] != first
+	if !busy {
+		c.busy[key] = true
+	}
 	c.mu.Unlock()
 	var unlock func()
 	ok := !busy
@@ -164,7 +168,7 @@ func (c *chatStore) lockChat(o atoll.Owner, id string) (let func(), err error) {
 		c.setIdle(key)
 	}
 	if err == nil {
-		err = fmt.Errorf("%w: a turn of it is under way; wait for its end, or cancel it", atoll.ErrState)
+		err = fmt.Errorf("%w: a turn of it is under way; wait for its end, cancel it, or queue this one", atoll.ErrState)
 	}
 	return nil, fmt.Errorf("chat %s: %w", id, err)
 }
@@ -174,6 +178,7 @@ func (c *chatStore) setIdle(key string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.busy, key)
+	c.callNext(key)
 }
 
 // lockDir locks a chat's directory, which is created if it is missing. It returns false if another process has the lock.
@@ -220,7 +225,7 @@ func (c *chatStore) lockOwner(ctx context.Context, o atoll.Owner) (unlock func()
 
 // removeChat removes an old chat, unless a turn has it.
 func (c *chatStore) removeChat(o atoll.Owner, dir string) error {
-	let, err := c.lockChat(o, filepath.Base(dir))
+	let, err := c.lockChat(o, filepath.Base(dir), nil)
 	if errors.Is(err, atoll.ErrState) {
 		return nil
 	}
@@ -470,6 +475,8 @@ type chatContext struct {
 	target   string // the assistant or agent
 	user     string // the client's name of the user
 	metadata map[string]string
+
+	ticket *ticket // of a queued turn; no part of the conversation
 }
 
 // fingerprints identify a conversation, as far as clients repeat it. Empty: it has no
@@ -551,4 +558,27 @@ func messageText(m dialect.Message) string {
 		}
 	}
 	return b.String()
+}
+
+// Messages returns the stored messages of a chat: at most the last 400. It returns ErrNotFound for a chat without turns.
+func (p *Pipeline) Messages(o atoll.Owner, id string) ([]agent.ChatMessage, error) {
+	if err := o.Check(); err != nil {
+		return nil, err
+	}
+	ch, err := p.chats.load(o, ChatKey(id))
+	if err == nil && ch.isNew {
+		err = atoll.ErrNotFound
+	}
+	if err != nil {
+		return nil, &atoll.Error{Op: "messages of chat", ID: truncateName(id), Err: err}
+	}
+	list := []agent.ChatMessage{}
+	for _, m := range ch.Messages {
+		text := messageText(m)
+		if text == "" || m.Role != dialect.User && m.Role != dialect.Assistant {
+			continue
+		}
+		list = append(list, agent.ChatMessage{Role: string(m.Role), Text: text})
+	}
+	return list, nil
 }

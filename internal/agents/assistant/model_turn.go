@@ -39,6 +39,10 @@ func (r *turnRun) runModelTurn(ctx context.Context) (agent.Result, error) {
 		<-watched
 	}()
 	d := r.newDirect(ctx)
+	var err error
+	if d.schema, err = compileSchema(d.query.Schema); err != nil {
+		return agent.Result{}, err
+	}
 	r.emitEvent(agent.Event{Type: agent.Started, Started: &agent.Start{Agent: "model", Model: d.query.Model}})
 	res, err := d.runRounds(ctx)
 	if err != nil && errors.Is(context.Cause(ctx), errInterrupted) {
@@ -60,7 +64,9 @@ type modelLoop struct {
 	usedHostTool bool            // the host ran a tool: the client can't continue without this turn
 	asked        int
 	text         string
-	open         string // kind of the current block of deltas
+	schema       *answerSchema // of the answer; nil: it is text
+	held         []byte        // text of the current answer that is not emitted, since the answer may be corrected
+	open         string        // kind of the current block of deltas
 	block        []byte
 }
 
@@ -107,8 +113,13 @@ func (d *modelLoop) runRounds(ctx context.Context) (agent.Result, error) {
 		d.storeText(a)
 		uses := toolUses(a)
 		if len(uses) == 0 || a.Stop != dialect.StopTool {
-			return d.buildResult(a), nil
+			res, more := d.checkAnswer(a)
+			if !more {
+				return res, nil
+			}
+			continue
 		}
+		d.emitHeld()
 		results, wait, err := d.runCalls(ctx, uses)
 		if err != nil {
 			return agent.Result{}, err
@@ -166,6 +177,11 @@ func (d *modelLoop) buildResult(a *dialect.Response) agent.Result {
 func (d *modelLoop) handleDelta(x dialect.Delta) error {
 	switch x.Type {
 	case dialect.TextDelta:
+		if d.schema != nil {
+			d.switchBlock("")
+			d.held = append(d.held, x.Text...)
+			return nil
+		}
 		d.switchBlock("text")
 		d.block = append(d.block, x.Text...)
 		d.r.emitEvent(agent.Event{Type: agent.TextDelta, Text: x.Text})
@@ -218,7 +234,7 @@ func (d *modelLoop) runCalls(ctx context.Context, uses []dialect.Part) (results 
 		}
 	}
 	d.usedHostTool = d.usedHostTool || mine > 0 && mine < len(uses) // the client does not know the others
-	if !d.usedHostTool && mine == 0 {
+	if !d.usedHostTool && mine == 0 && !d.r.request.AnswersCalls {
 		for _, u := range uses {
 			d.r.emitEvent(agent.Event{Type: agent.ClientToolCalled, Tool: &agent.ToolCall{ID: u.ID, Name: u.Name, Kind: agent.Other, Input: u.Input}})
 		}

@@ -97,6 +97,12 @@ type TurnHandle interface {
 	Keep(state any) (journal string, err error)
 	// KeepResult stores the result and what another process needs to do what remains after it.
 	KeepResult(res agent.Result, state any) error
+	// Begin marks that a queued turn is the next one of its chat.
+	Begin()
+	// SetSent marks that the agent or the model has the prompt: a queued turn is not started again from here on.
+	SetSent() error
+	// Receive sets what receives messages for the agent; nil: nothing does.
+	Receive(f func(context.Context, agent.Message) error)
 	// Journal returns the directory of Keep, of a turn that is continued.
 	Journal() string
 	// SkipTold drops the next events that an earlier process has emitted.
@@ -115,8 +121,13 @@ type TurnRequest struct {
 	Messages []dialect.Message
 	Model    dialect.Request // temperature and the like; its messages and tools are ignored
 	Tools    []dialect.Tool  // that the client runs itself
-	Metadata map[string]string
-	Locale   string
+	// AnswersCalls has the turn wait for the results of the client's tools. Without it, a model that calls only those ends the turn, and the
+	// client continues with a new request.
+	AnswersCalls bool
+	Metadata     map[string]string
+	Locale       string
+
+	ticket *ticket // of a queued turn
 }
 
 // New returns a pipeline.
@@ -245,7 +256,7 @@ func targetOf(assistant, agent string) string {
 
 // chatContext returns the context of the turn's conversation.
 func (t *Turn) chatContext() chatContext {
-	return chatContext{target: t.targetName(), user: t.request.Model.User, metadata: t.request.Metadata}
+	return chatContext{target: t.targetName(), user: t.request.Model.User, metadata: t.request.Metadata, ticket: t.request.ticket}
 }
 
 // resolveNames finds the assistant, agent and connector of the request.
@@ -378,6 +389,9 @@ func (t *Turn) checkRequest() error {
 	}
 	if b := r.Budget; b.Requests < 0 || b.Input < 0 || b.Output < 0 || b.Tokens < 0 || b.Cost < 0 || b.Time < 0 {
 		bad("budget", "budget: must not be negative; 0 means no limit")
+	}
+	if r.Retries < 0 || r.Retries > maxRetries {
+		bad("retries", "retries: must be 0 to %d", maxRetries)
 	}
 	if r.Timeout < 0 || r.MaxTurns < 0 {
 		bad("timeout", "timeout, max_turns: must not be negative")

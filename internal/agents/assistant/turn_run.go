@@ -47,6 +47,10 @@ type turnRun struct {
 
 	answered atomic.Bool // the agent has done something for this turn
 
+	restartable bool             // the turn was queued: until it is sent, another process can start it again
+	sent        bool             // the agent or the model may have the prompt
+	steered     []steeredMessage // that the agent was sent while it worked
+
 	mu      sync.Mutex
 	refused string // why the model endpoint refused a request; guarded by mu
 }
@@ -98,6 +102,10 @@ func (r *turnRun) runToEnd(ctx context.Context, limit time.Duration, steps func(
 	if res, err = steps(r, ctx); errors.Is(err, atoll.ErrLeft) {
 		return res, err
 	}
+	if r.restartable && !r.sent && errors.Is(context.Cause(ctx), atoll.ErrLeft) { // another process starts it again
+		r.removeSandbox(ctx)
+		return res, atoll.ErrLeft
+	}
 	if !r.isResultKept {
 		res = r.decideOutcome(ctx, res, err)
 		res = r.handle.finishTurn(res)
@@ -133,6 +141,9 @@ func (r *turnRun) emitEvent(e agent.Event) {
 		told.Message += fmt.Sprintf(" ('atoll agent install %s' gets it for sandboxes)", r.agent.Name())
 		e.Result = &told
 	}
+	if e.Message != nil {
+		r.noteMessage(e)
+	}
 	if e.Type == agent.TextDone && e.Parent == "" && r.text.Len() < chatBytes {
 		r.text.WriteString(r.handle.lockedRedactor().RedactText(e.Text) + "\n\n")
 	}
@@ -160,6 +171,11 @@ func (r *turnRun) runSteps(ctx context.Context) (agent.Result, error) {
 	if p := r.assistant.Problem; p != "" {
 		r.emitEvent(agent.Event{Type: agent.Warning, Text: "assistant " + r.assistant.ID + ": " + p})
 	}
+	if r.hasHook("Create") || r.hasHook("Next") || r.agent == nil {
+		if err := r.setSent(); err != nil { // hooks must not run twice
+			return agent.Result{}, err
+		}
+	}
 	if r.hasHook("Create") || r.hasHook("Next") {
 		if err := r.ensureSandbox(ctx); err != nil { // hooks can use it
 			return agent.Result{}, err
@@ -174,9 +190,9 @@ func (r *turnRun) runSteps(ctx context.Context) (agent.Result, error) {
 			return res, err
 		}
 		if r.agent != nil {
-			res, err = r.runAgentTurn(ctx)
+			res, err = r.runWithRetries(ctx, r.runAgentTurn)
 		} else {
-			res, err = r.runModelTurn(ctx)
+			res, err = r.runWithRetries(ctx, r.runModelTurn)
 		}
 		if errors.Is(err, atoll.ErrLeft) {
 			return res, err
@@ -418,7 +434,7 @@ func (r *turnRun) saveChat(res agent.Result) {
 		if r.request.Messages == nil {
 			before = r.chat.Messages
 		}
-		r.chat.Messages = append(before[:len(before):len(before)], last)
+		r.chat.Messages = append(append(before[:len(before):len(before)], last), r.steeredMessages()...)
 		if text := cmp.Or(res.Text, partial); text != "" {
 			r.chat.Messages = append(r.chat.Messages, dialect.Message{Role: dialect.Assistant, Parts: textParts(text)})
 		}

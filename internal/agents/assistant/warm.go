@@ -247,6 +247,11 @@ func (r *turnRun) runWarm(ctx context.Context, job *agent.Job, key string) (res 
 	if err != nil {
 		return res, false, err
 	}
+	if journal == "" {
+		if err := r.setSent(); err != nil {
+			return res, false, err
+		}
+	}
 	w.services.attach(ctx, r, job)
 	s := w.session
 	err = s.StartPrompt(ctx, agent.NextPrompt{Prompt: job.Turn.Prompt, Turn: r.id, Journal: journal, Emit: r.emitAttached, Decide: job.Decide})
@@ -255,6 +260,9 @@ func (r *turnRun) runWarm(ctx context.Context, job *agent.Job, key string) (res 
 		w.services.detach()
 		w.endProcess()
 		return res, false, context.Cause(ctx)
+	}
+	if err := r.setSent(); err != nil {
+		r.pipeline.log.Warn("queued turn not marked as sent", "turn", r.id, "err", err)
 	}
 	res, err = r.waitSession(ctx, s)
 	if err == nil && res.Outcome == agent.Crashed && !r.answered.Load() {

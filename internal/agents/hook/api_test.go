@@ -18,6 +18,7 @@ import (
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/internal/agents/hook"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // TestForms: a hook may be written in every way that people write functions.
@@ -72,6 +73,7 @@ func TestForms(t *testing.T) {
 
 // TestMistakes: errors of compilation have their position.
 func TestMistakes(t *testing.T) {
+	testenv.Logic(t)
 	for _, c := range []struct{ law, code, want string }{
 		{"Syntax", "function Create() {\n  return 1 +\n}", "src/index.ts:3:1: Unexpected"},
 		{"NoHook", "function create() {}", "src/index.ts: it has neither a function Create nor Next"},

@@ -27,6 +27,7 @@ var errEither = errors.New("a *Thrown or ErrTimeout")
 // TestBombs: whatever a script does, the call ends soon, as an error of the
 // script or of its time, and the next call is as good as the first.
 func TestBombs(t *testing.T) {
+	testenv.Logic(t)
 	before := runtime.NumGoroutine()
 	for _, c := range []struct {
 		law, code string
@@ -115,6 +116,7 @@ func waitForGoroutines(t *testing.T, before int) {
 
 // TestLimits: the host functions have limits, too.
 func TestLimits(t *testing.T) {
+	testenv.Logic(t)
 	ctx := t.Context()
 	sb, err := (&virtual.Driver{}).Create(ctx, atoll.Spec{Dir: "/workspace", Limits: atoll.Resources{FileSize: 32 << 20, Disk: 64 << 20}})
 	if err != nil {
@@ -165,6 +167,7 @@ func TestLimits(t *testing.T) {
 }
 
 func TestLogIsBounded(t *testing.T) {
+	testenv.Logic(t)
 	var logs bytes.Buffer
 	s := compileScript(t, `function Create() { for (let i = 0; i < 1e6; i++) log.Info("line " + i); log.Error("x".repeat(1e6)) }`)
 	if _, err := s.Call(t.Context(), "Create", &hook.Scope{Log: newLogger(&logs), Limits: hook.Limits{Time: time.Minute}}); err != nil {
@@ -244,6 +247,7 @@ func TestPollution(t *testing.T) {
 
 // TestDeepSources: no file of hooks can overrun the compiler's stack.
 func TestDeepSources(t *testing.T) {
+	testenv.Logic(t)
 	const n = 50_000 // tokens
 	for law, code := range map[string]string{
 		"Brackets": strings.Repeat("(", n), "Lists": strings.Repeat("[", n), "Blocks": strings.Repeat("{", n),

@@ -20,6 +20,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/agents/tool"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -377,6 +378,7 @@ func TestStubbornToolIsAbandoned(t *testing.T) {
 }
 
 func TestTenThousandCallsAtOnce(t *testing.T) {
+	testenv.Logic(t)
 	var running, most, total atomic.Int64
 	addr := listen(t, &tool.Toolset{Tools: []tool.Tool{{Name: "count", Call: func(context.Context, tool.Call) (tool.Result, error) {
 		n := running.Add(1)

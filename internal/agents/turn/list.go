@@ -115,8 +115,11 @@ func encode(r agent.Record) ([]byte, error) {
 
 // storedSize returns the bytes that a turn uses on disk.
 func (d *Registry) storedSize(p turnKey, e entry) int64 {
-	if info, err := os.Stat(d.logName(p)); err == nil {
-		return e.size + info.Size()
+	size := e.size
+	for _, name := range []string{d.logName(p), d.requestName(p)} {
+		if info, err := os.Stat(name); err == nil {
+			size += info.Size()
+		}
 	}
-	return e.size
+	return size
 }

@@ -66,6 +66,7 @@ type Registry struct {
 	waiting      map[turnKey]*Turn // by the id of a pending client call
 	startedCount map[string]int64  // by owner: turns started
 	grownBytes   map[string]int64  // by owner: bytes written since the last removal of expired turns
+	lastQueued   time.Time         // Record.Queued of the last queued turn
 	closed       bool
 }
 
@@ -155,12 +156,7 @@ func (d *Registry) ID() string { return d.id }
 // returns ErrExists for an id that the owner has used, and ErrQuota over the
 // owner's limit of running turns.
 func (d *Registry) Start(r agent.Record, work Work) (*Turn, error) {
-	t, ctx, err := d.startTurn(r)
-	if err != nil {
-		return nil, &atoll.Error{Op: "start turn", ID: clipText(r.ID), Err: err}
-	}
-	d.runWork(ctx, t, work)
-	return t, nil
+	return d.StartTurn(NewTurn{Record: r}, work)
 }
 
 // runWork runs a turn's work in the background.
@@ -172,7 +168,8 @@ func (d *Registry) runWork(ctx context.Context, t *Turn, work Work) {
 	}()
 }
 
-func (d *Registry) startTurn(r agent.Record) (*Turn, context.Context, error) {
+func (d *Registry) startTurn(n NewTurn) (*Turn, context.Context, error) {
+	r := n.Record
 	if r.ID == "" {
 		r.ID = "t" + strings.TrimPrefix(atoll.NewID(), "s")
 	}
@@ -180,20 +177,18 @@ func (d *Registry) startTurn(r agent.Record) (*Turn, context.Context, error) {
 		return nil, nil, err
 	}
 	r.State, r.Started = Running, d.currentTime()
+	if n.Queued {
+		r.State = Queued
+	}
+	n.Record = r
 	p := turnKey{r.Owner, r.ID}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return nil, nil, errClosing
 	}
-	n := 0
-	for at := range d.running {
-		if at.owner == r.Owner {
-			n++
-		}
-	}
-	if n >= d.opts.PerOwner {
-		return nil, nil, fmt.Errorf("%w: %d turns are under way, as many as there may be: wait until one has ended", atoll.ErrQuota, n)
+	if err := d.checkRoom(r.Owner, n.Queued); err != nil {
+		return nil, nil, err
 	}
 	if d.running[p] != nil {
 		return nil, nil, atoll.ErrExists
@@ -202,7 +197,18 @@ func (d *Registry) startTurn(r agent.Record) (*Turn, context.Context, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	if n.Queued { // in the order of their arrival, though two may have the same time
+		if r.Queued = r.Started.Round(0); !r.Queued.After(d.lastQueued) {
+			r.Queued = d.lastQueued.Add(1)
+		}
+		d.lastQueued = r.Queued
+	}
+	if err := d.storeRequest(n); err != nil {
+		return nil, nil, errors.Join(err, file.Close(), d.removeFiles(p))
+	}
 	t, ctx := d.addRunning(newLog(file, d.opts.LogBytes), r)
+	t.queued.Store(n.Queued)
+	t.unsent.Store(n.Queued)
 	d.save(r)
 	d.removeExpiredSometimes(r.Owner)
 	return t, ctx, nil
@@ -279,6 +285,7 @@ func (d *Registry) save(r agent.Record) {
 func (d *Registry) removeRunning(t *Turn, r agent.Record) {
 	d.save(r)
 	d.removeKept(turnKey{r.Owner, r.ID})
+	d.forgetRequest(r)
 	d.dropRunning(t, r)
 	d.slog.Info("turn ended", "turn", r.ID, "owner", r.Owner.String(), "agent", r.Agent, "assistant", r.Assistant, "outcome", r.Result.Outcome,
 		"code", r.Result.Code, "took", r.Result.Duration, "input", r.Result.Usage.Input, "output", r.Result.Usage.Output)
@@ -506,7 +513,7 @@ func (d *Registry) cancelCause(ctx context.Context, o atoll.Owner, id string, ca
 
 // removeFiles removes the files of a finished turn.
 func (d *Registry) removeFiles(p turnKey) error {
-	return errors.Join(os.Remove(d.recordName(p)), os.Remove(d.logName(p)), os.RemoveAll(d.keptDir(p)))
+	return errors.Join(os.RemoveAll(d.queueName(p)), os.RemoveAll(d.requestName(p)), os.Remove(d.recordName(p)), os.Remove(d.logName(p)), os.RemoveAll(d.keptDir(p)))
 }
 
 // Done returns a channel that is closed after the turn's last event.
@@ -521,7 +528,7 @@ func (d *Registry) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true
 	for _, t := range d.running {
-		if t.kept.Load() {
+		if t.kept.Load() || t.isRestartable() {
 			t.cancel(atoll.ErrLeft)
 		}
 	}

@@ -144,7 +144,11 @@ func (t *Turn) skipTold() bool {
 type Left struct {
 	Record agent.Record
 	State  json.RawMessage // see Turn.Keep and Turn.KeepResult
-	Result *agent.Result   // see Turn.KeepResult; nil: the turn's agent may run
+
+	// Request is that of a queued turn, which has no State and Result and is to be run from its beginning.
+	Request json.RawMessage
+
+	Result *agent.Result // see Turn.KeepResult; nil: the turn's agent may run
 }
 
 // resumeInterval is how often turns are looked for that another process has left. A server that replaces another one usually starts
@@ -180,13 +184,20 @@ func (d *Registry) Resume(prepare func(Left) (Work, error)) {
 // resumeAll continues all turns that were left.
 func (d *Registry) resumeAll(prepare func(Left) (Work, error)) {
 	for _, p := range d.listKept() {
-		if d.find(p) != nil {
+		if d.find(p) != nil || d.isQueued(p) && !d.hasBegun(p) {
 			continue
 		}
 		if err := d.resumeTurn(p, prepare); err != nil {
 			d.slog.Warn("turn not continued", "turn", p.id, "err", err)
 		}
 	}
+	d.resumeQueued(prepare)
+}
+
+// hasBegun reports whether a turn has a result, or an agent that may have its prompt.
+func (d *Registry) hasBegun(p turnKey) bool {
+	end, err := d.loadResult(p)
+	return end != nil || err != nil || agent.HasJournal(filepath.Join(d.keptDir(p), keptJournal))
 }
 
 // listKept lists the turns with a kept state.
@@ -244,7 +255,7 @@ func (d *Registry) resumeTurn(p turnKey, prepare func(Left) (Work, error)) error
 		return l.file.Close()
 	}
 	t, ctx := d.addRunning(l, r)
-	t.told, t.decided = told, decided
+	t.told, t.decided, t.continued = told, decided, true
 	t.kept.Store(true)
 	if interrupted {
 		t.interrupted = true
@@ -308,6 +319,9 @@ const resumeTime = 10 * time.Minute
 
 // awaitsResume reports whether a turn may be continued by this or another process.
 func (d *Registry) awaitsResume(p turnKey) bool {
+	if d.opts.Keep && d.isQueued(p) {
+		return true
+	}
 	if end, err := d.loadResult(p); end != nil && err == nil && d.opts.Keep {
 		return true
 	}

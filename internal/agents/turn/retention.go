@@ -110,6 +110,7 @@ func (d *Registry) finishLeft(l *log, r agent.Record) error {
 	r.State, r.Ended, r.Result, r.Events = Finished, d.currentTime(), &res, l.lastSeq()
 	d.save(r)
 	d.removeKept(turnKey{r.Owner, r.ID})
+	d.forgetRequest(r)
 	return l.err
 }
 

@@ -29,12 +29,15 @@ type Work func(ctx context.Context, t *Turn) (agent.Result, error)
 
 // Turn is a running turn. Its methods are safe for concurrent use.
 type Turn struct {
-	registry *Registry
-	log      *log
-	cancel   context.CancelCauseFunc
-	done     chan struct{} // closed after the last event
-	kept     atomic.Bool   // another process can continue it
-	told     int           // events of the session that an earlier process has emitted
+	registry  *Registry
+	log       *log
+	cancel    context.CancelCauseFunc
+	done      chan struct{} // closed after the last event
+	kept      atomic.Bool   // another process can continue it
+	queued    atomic.Bool   // it waits for the turns before it in its chat
+	unsent    atomic.Bool   // it was queued, and its prompt was not sent: another process can start it again
+	continued bool          // an earlier process has begun it; set before its work
+	told      int           // events of the session that an earlier process has emitted
 
 	notifying sync.Mutex    // held during a call of Options.Notify; acquired before mu
 	notified  notifiedState // guarded by notifying
@@ -45,6 +48,7 @@ type Turn struct {
 	clientCalls map[string]*clientCall        // calls of the client's tools without a result
 	interrupt   chan struct{}                 // closed by Interrupt
 	interrupted bool
+	receive     func(context.Context, agent.Message) error // nil: messages are not received
 	finished    bool
 	lastSeen    int64
 	toSkip      int                     // events to drop: they were emitted by an earlier process
@@ -100,6 +104,8 @@ func (t *Turn) currentState() string {
 	switch {
 	case t.finished:
 		return Finished
+	case t.queued.Load():
+		return Queued
 	case len(t.clientCalls) > 0:
 		return Waiting
 	}
@@ -332,16 +338,22 @@ func (t *Turn) requestInterrupt() error {
 func (t *Turn) runToEnd(ctx context.Context, work Work) {
 	defer close(t.done)
 	t.notifyState()
-	begun := t.registry.currentTime()
 	res, left := t.callWork(ctx, work)
 	if left {
 		t.registry.dropRunning(t, t.Record())
 		return
 	}
-	if res.Duration == 0 {
-		res.Duration = t.registry.currentTime().Sub(begun)
+	if wait := t.registry.currentTime().Sub(t.startTime()); wait > res.Duration { // that of an agent is without its sandbox
+		res.Duration = wait
 	}
 	t.finishTurn(res)
+}
+
+// startTime returns when the turn has started, or has left its queue.
+func (t *Turn) startTime() time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.rec.Started
 }
 
 // callWork calls work; a panic becomes a crashed result. Left: the turn goes on in another process.
@@ -354,7 +366,7 @@ func (t *Turn) callWork(ctx context.Context, work Work) (res agent.Result, left 
 	}()
 	res, err := work(ctx, t)
 	switch {
-	case errors.Is(err, atoll.ErrLeft) && t.kept.Load():
+	case errors.Is(err, atoll.ErrLeft) && (t.kept.Load() || t.isRestartable()):
 		return res, true
 	case err != nil:
 		return failedResult(ctx, err), false

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/image"
 )
 
 // setupStep is one thing that is missing.
@@ -30,6 +32,7 @@ type machine struct {
 	programs   []string
 	ranges     bool // the user has ranges of user and group ids
 	kernel     bool // a kernel for VMs can be read
+	busybox    bool // a static one, which VMs without a named image are made of
 	kvm        string
 	restricted []string // settings of the kernel that refuse user namespaces: NAME=VALUE that allows them
 	engine     string   // the socket of a container engine: open, denied or empty
@@ -52,7 +55,9 @@ func inspectMachine(home string) machine {
 	if u, err := user.Current(); err == nil {
 		m.user = u.Username
 	}
-	_, err := exec.LookPath("sudo")
+	_, err := image.FindBusybox()
+	m.busybox = err == nil
+	_, err = exec.LookPath("sudo")
 	m.sudo = err == nil && !m.root
 	_, err = os.Stat("/run/systemd/system")
 	m.systemd = err == nil
@@ -116,10 +121,11 @@ func hasRange(file, name string) bool {
 
 // packageNames are the packages of each package manager, by what needs them.
 var packageNames = map[string]map[string]string{
-	"qemu":   {"apt-get": "qemu-system-x86", "dnf": "qemu-system-x86-core virtiofsd", "zypper": "qemu-x86 virtiofsd", "pacman": "qemu-system-x86 virtiofsd", "apk": "qemu-system-x86_64 virtiofsd"},
-	"kernel": {"dnf": "kernel-core", "zypper": "kernel-default", "pacman": "linux", "apk": "linux-virt"},
-	"uidmap": {"apt-get": "uidmap", "dnf": "shadow-utils", "zypper": "shadow", "pacman": "shadow", "apk": "shadow-uidmap"},
-	"docker": {"apt-get": "docker.io", "dnf": "moby-engine", "zypper": "docker", "pacman": "docker", "apk": "docker"},
+	"qemu":    {"apt-get": "qemu-system-x86", "dnf": "qemu-system-x86-core virtiofsd", "zypper": "qemu-x86 virtiofsd", "pacman": "qemu-system-x86 virtiofsd", "apk": "qemu-system-x86_64 virtiofsd"},
+	"kernel":  {"dnf": "kernel-core", "zypper": "kernel-default", "pacman": "linux", "apk": "linux-virt"},
+	"busybox": {"apt-get": "busybox-static", "dnf": "busybox", "zypper": "busybox-static", "pacman": "busybox", "apk": "busybox-static"},
+	"uidmap":  {"apt-get": "uidmap", "dnf": "shadow-utils", "zypper": "shadow", "pacman": "shadow", "apk": "shadow-uidmap"},
+	"docker":  {"apt-get": "docker.io", "dnf": "moby-engine", "zypper": "docker", "pacman": "docker", "apk": "docker"},
 }
 
 // installVerbs are how package managers install.
@@ -160,6 +166,9 @@ func planSetup(driver string, m machine, works bool) []setupStep {
 		}
 		if !m.kernel && !works {
 			add(m.planKernel())
+		}
+		if !m.busybox {
+			add(m.install("busybox", "there is no static busybox, of which VMs are made that name no image: without it they need an image registry"))
 		}
 		switch {
 		case m.kvm == "denied":

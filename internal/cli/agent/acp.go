@@ -123,6 +123,9 @@ func (s *acpAgent) stop(ctx context.Context) {
 			under = append(under, session.turn)
 		}
 	}
+	for _, session := range s.sessions {
+		defer session.tools.close()
+	}
 	s.mu.Unlock()
 	for _, id := range under {
 		_ = s.c.CancelTurn(ctx, id) // it may have ended

@@ -47,10 +47,14 @@ type acpSession struct {
 	ask  bool
 	turn string // that is under way; empty: none
 
-	warning string // for the next prompt
+	tools   *editorTools // of the editor's MCP servers
+	warning string       // of the last prompt: it is repeated only if it changes
 }
 
-var _ acp.Agent = (*acpAgent)(nil)
+var (
+	_ acp.Agent       = (*acpAgent)(nil)
+	_ acp.AgentLoader = (*acpAgent)(nil)
+)
 
 // acpPrefix begins the ids of the chats of editors.
 const acpPrefix = "acp-"
@@ -67,6 +71,8 @@ func (s *acpAgent) Initialize(context.Context, acp.InitializeRequest) (acp.Initi
 		ProtocolVersion: acp.ProtocolVersionNumber,
 		AgentInfo:       &acp.Implementation{Name: "atoll-" + s.name, Title: acp.Ptr(s.name + " in a sandbox"), Version: version.Build().Version},
 		AgentCapabilities: acp.AgentCapabilities{
+			McpCapabilities:     acp.McpCapabilities{Http: true, Sse: true},
+			LoadSession:         true,
 			PromptCapabilities:  acp.PromptCapabilities{Image: true, EmbeddedContext: true},
 			SessionCapabilities: acp.SessionCapabilities{List: &acp.SessionListCapabilities{}, Resume: &acp.SessionResumeCapabilities{}, Close: &acp.SessionCloseCapabilities{}},
 		},
@@ -85,7 +91,7 @@ func (s *acpAgent) NewSession(ctx context.Context, p acp.NewSessionRequest) (acp
 		return acp.NewSessionResponse{}, acp.NewInvalidParams(map[string]any{"error": "cwd is not absolute"})
 	}
 	cwd := filepath.Clean(p.Cwd)
-	session := &acpSession{id: acpPrefix + strings.ToLower(atoll.NewID()), cwd: cwd, ask: s.asks, warning: warnOfServers(p.McpServers)}
+	session := &acpSession{id: acpPrefix + strings.ToLower(atoll.NewID()), cwd: cwd, ask: s.asks, tools: newEditorTools(p.McpServers, cwd)}
 	if filepath.Dir(cwd) == cwd {
 		return acp.NewSessionResponse{}, acp.NewInvalidParams(map[string]any{"error": "the root of this machine is no project"})
 	}
@@ -98,28 +104,6 @@ func (s *acpAgent) NewSession(ctx context.Context, p acp.NewSessionRequest) (acp
 	s.sessions[session.id] = session
 	s.mu.Unlock()
 	return acp.NewSessionResponse{SessionId: acp.SessionId(session.id), Modes: s.modes(session)}, nil
-}
-
-// warnOfServers returns what to tell an editor that wants MCP servers of its own; "" for none. They would be programs of the
-// editor's machine, which a sandbox does not reach.
-func warnOfServers(servers []acp.McpServer) string {
-	var names []string
-	for _, m := range servers {
-		switch {
-		case m.Stdio != nil:
-			names = append(names, m.Stdio.Name)
-		case m.Http != nil:
-			names = append(names, m.Http.Name)
-		case m.Sse != nil:
-			names = append(names, m.Sse.Name)
-		default:
-			names = append(names, "another")
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	return "the editor's MCP servers are not used in the sandbox: " + strings.Join(names, ", ") + "; those of an assistant's directory mcps/ are"
 }
 
 // copyProject copies the editor's directory into a workspace of the session.
@@ -168,6 +152,9 @@ func (s *acpAgent) CloseSession(ctx context.Context, p acp.CloseSessionRequest) 
 	s.mu.Unlock()
 	if turn != "" {
 		_ = s.c.CancelTurn(ctx, turn) // it may have ended
+	}
+	if ok {
+		session.tools.close()
 	}
 	return acp.CloseSessionResponse{}, nil
 }

@@ -49,21 +49,56 @@ func (s *acpAgent) isOwn(rec agent.SessionRecord) bool {
 
 // ResumeSession goes on with a session of an earlier connection. Its files are as the agent left them.
 func (s *acpAgent) ResumeSession(ctx context.Context, p acp.ResumeSessionRequest) (acp.ResumeSessionResponse, error) {
-	rec, err := s.c.Session(ctx, string(p.SessionId))
+	session, err := s.openSession(ctx, p.SessionId, p.Cwd, p.McpServers)
+	if err != nil {
+		return acp.ResumeSessionResponse{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return acp.ResumeSessionResponse{Modes: s.modes(session)}, nil
+}
+
+// LoadSession goes on with a session as ResumeSession does, and sends the editor what was said in it before.
+func (s *acpAgent) LoadSession(ctx context.Context, p acp.LoadSessionRequest) (acp.LoadSessionResponse, error) {
+	session, err := s.openSession(ctx, p.SessionId, p.Cwd, p.McpServers)
+	if err != nil {
+		return acp.LoadSessionResponse{}, err
+	}
+	said, err := s.c.SessionMessages(ctx, session.id)
+	if err != nil && !errors.Is(err, atoll.ErrNotFound) { // without a finished turn, there is nothing to send
+		return acp.LoadSessionResponse{}, acpError(err)
+	}
+	for _, m := range said {
+		update := acp.UpdateAgentMessageText(m.Text)
+		if m.Role == "user" {
+			update = acp.UpdateUserMessageText(m.Text)
+		}
+		if err := s.conn.SessionUpdate(ctx, acp.SessionNotification{SessionId: p.SessionId, Update: update}); err != nil {
+			return acp.LoadSessionResponse{}, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return acp.LoadSessionResponse{Modes: s.modes(session)}, nil
+}
+
+// openSession returns a session of this connection or an earlier one.
+func (s *acpAgent) openSession(ctx context.Context, id acp.SessionId, cwd string, servers []acp.McpServer) (*acpSession, error) {
+	rec, err := s.c.Session(ctx, string(id))
 	switch {
 	case errors.Is(err, atoll.ErrNotFound) || err == nil && !s.isOwn(rec):
-		return acp.ResumeSessionResponse{}, acp.NewInvalidParams(map[string]any{"error": "there is no such session of this agent"})
+		return nil, acp.NewInvalidParams(map[string]any{"error": "there is no such session of this agent"})
 	case err != nil:
-		return acp.ResumeSessionResponse{}, acpError(err)
-	case filepath.Clean(p.Cwd) != rec.Labels[cwdLabel]:
-		return acp.ResumeSessionResponse{}, acp.NewInvalidParams(map[string]any{"error": "the session is one of the directory " + rec.Labels[cwdLabel]})
+		return nil, acpError(err)
+	case filepath.Clean(cwd) != rec.Labels[cwdLabel]:
+		return nil, acp.NewInvalidParams(map[string]any{"error": "the session is one of the directory " + rec.Labels[cwdLabel]})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.sessions[rec.ID] == nil {
-		s.sessions[rec.ID] = &acpSession{id: rec.ID, cwd: rec.Labels[cwdLabel], ask: s.asks, warning: warnOfServers(p.McpServers)}
+		s.sessions[rec.ID] = &acpSession{id: rec.ID, cwd: rec.Labels[cwdLabel], ask: s.asks, tools: newEditorTools(servers, rec.Labels[cwdLabel])}
 	}
-	return acp.ResumeSessionResponse{Modes: s.modes(s.sessions[rec.ID])}, nil
+	return s.sessions[rec.ID], nil
 }
 
 // modes returns the modes of a session; nil: it has none. The caller holds mu, or has the session for itself.

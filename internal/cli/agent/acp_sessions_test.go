@@ -1,7 +1,11 @@
 package agent
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -9,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/coder/acp-go-sdk"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/atoll-sandbox/atoll/agent"
 	"github.com/atoll-sandbox/atoll/client"
@@ -31,6 +36,10 @@ func TestACPSessions(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id, one := strings.CutPrefix(r.URL.Path, "/v1/sessions/")
 		w.Header().Set("Content-Type", "application/json")
+		if id == "acp-old/messages" {
+			_ = json.NewEncoder(w).Encode(map[string]any{"items": []agent.ChatMessage{{Role: "user", Text: "count them"}, {Role: "assistant", Text: "there are 7"}}})
+			return
+		}
 		if !one {
 			_ = json.NewEncoder(w).Encode(map[string]any{"items": all}) // the client sees it
 			return
@@ -84,24 +93,60 @@ func TestACPSessions(t *testing.T) {
 			t.Errorf("its modes are %+v", r.Modes)
 		}
 	}
+	var sent bytes.Buffer
+	never, end := io.Pipe()
+	defer end.Close()
+	s.conn = acp.NewAgentSideConnection(s, &sent, never)
+	loaded, err := s.LoadSession(t.Context(), acp.LoadSessionRequest{SessionId: "acp-old", Cwd: "/home/ann/shop"})
+	if err != nil || loaded.Modes == nil {
+		t.Errorf("the loaded session: %+v, %v", loaded, err)
+	}
+	user, assistant := strings.Index(sent.String(), "count them"), strings.Index(sent.String(), "there are 7")
+	if !strings.Contains(sent.String(), "user_message_chunk") || user < 0 || assistant < user {
+		t.Errorf("the editor was sent %s", sent.String())
+	}
 	q, err := s.buildRequest(s.sessions["acp-old"], nil)
 	if err != nil || q.Chat != "acp-old" || q.Workspace != "acp-old" || q.Labels[cwdLabel] != "/home/ann/shop" {
 		t.Errorf("the request of a resumed session is %+v, %v", q, err)
 	}
 }
 
-// TestServersOfEditor names the MCP servers that the agent does not use.
+// TestServersOfEditor offers the tools of an editor's MCP servers, calls them, and names servers that are not available.
 func TestServersOfEditor(t *testing.T) {
-	servers := []acp.McpServer{{Stdio: &acp.McpServerStdio{Name: "files", Command: "/bin/files"}}, {Http: &acp.McpServerHttpInline{Name: "tickets"}}}
+	server := mcp.NewServer(&mcp.Implementation{Name: "tickets", Version: "1"}, nil)
+	mcp.AddTool(server, &mcp.Tool{Name: "find.ticket", Description: "Finds a ticket."}, func(_ context.Context, _ *mcp.CallToolRequest, in struct {
+		N int `json:"n"`
+	}) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint("ticket ", in.N)}}}, nil, nil
+	})
+	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
+		if r.Header.Get("Authorization") != "Bearer secret" {
+			return nil
+		}
+		return server
+	}, nil))
+	defer web.Close()
 	s := &acpAgent{mount: true, sessions: make(map[string]*acpSession)}
-	made, err := s.NewSession(t.Context(), acp.NewSessionRequest{Cwd: t.TempDir(), McpServers: servers})
+	made, err := s.NewSession(t.Context(), acp.NewSessionRequest{Cwd: t.TempDir(), McpServers: []acp.McpServer{
+		{Stdio: &acp.McpServerStdio{Name: "files", Command: "/missing/files"}},
+		{Http: &acp.McpServerHttpInline{Name: "tickets", Url: web.URL, Headers: []acp.HttpHeader{{Name: "Authorization", Value: "Bearer secret"}}}},
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w := s.sessions[string(made.SessionId)].warning; !strings.Contains(w, "not used in the sandbox: files, tickets") {
-		t.Errorf("the warning is %q", w)
+	tools := s.sessions[string(made.SessionId)].tools
+	defer tools.close()
+	offers, warning := tools.list(t.Context())
+	if len(offers) != 1 || offers[0].Name != "find_ticket" || !strings.Contains(warning, "tools of files") {
+		t.Errorf("the tools are %+v, the warning is %q", offers, warning)
 	}
-	if w := warnOfServers(nil); w != "" {
-		t.Errorf("without servers: %q", w)
+	if text, failed := tools.call(t.Context(), &agent.ToolCall{Name: "find_ticket", Input: []byte(`{"n":7}`)}); failed || text != "ticket 7" {
+		t.Errorf("the call: %q, %v", text, failed)
+	}
+	if text, failed := tools.call(t.Context(), &agent.ToolCall{Name: "missing"}); !failed || !strings.Contains(text, "no tool missing") {
+		t.Errorf("a missing tool: %q, %v", text, failed)
+	}
+	if offers, warning := newEditorTools(nil, "/").list(t.Context()); offers != nil || warning != "" {
+		t.Errorf("without servers: %v, %q", offers, warning)
 	}
 }

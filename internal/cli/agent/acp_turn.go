@@ -17,10 +17,6 @@ func (s *acpAgent) Prompt(ctx context.Context, p acp.PromptRequest) (acp.PromptR
 	s.mu.Lock()
 	session, ok := s.sessions[string(p.SessionId)]
 	busy := ok && session.turn != ""
-	warning := ""
-	if ok && !busy {
-		warning, session.warning = session.warning, ""
-	}
 	s.mu.Unlock()
 	switch {
 	case !ok:
@@ -32,6 +28,8 @@ func (s *acpAgent) Prompt(ctx context.Context, p acp.PromptRequest) (acp.PromptR
 	if err != nil {
 		return acp.PromptResponse{}, err
 	}
+	var warning string
+	r.ClientTools, warning = session.tools.list(ctx)
 	made, err := s.c.StartTurn(ctx, r)
 	if err != nil {
 		return acp.PromptResponse{}, acpError(err)
@@ -39,7 +37,8 @@ func (s *acpAgent) Prompt(ctx context.Context, p acp.PromptRequest) (acp.PromptR
 	s.setTurn(session, made.ID)
 	defer s.setTurn(session, "")
 	t := &acpTurn{s: s, session: session, id: made.ID, decided: make(map[string]context.CancelFunc)}
-	if warning != "" {
+	if warning != "" && warning != session.warning {
+		session.warning = warning
 		_ = t.sendEvent(ctx, agent.Event{Type: agent.Warning, Text: warning}) // an editor that is gone ends the connection
 	}
 	result, err := t.followTurn(ctx)
@@ -122,6 +121,9 @@ func (t *acpTurn) sendEvent(ctx context.Context, e agent.Event) error {
 	switch e.Type {
 	case agent.PermissionRequested:
 		t.askPermission(ctx, *e.Permission)
+		return nil
+	case agent.ClientToolCalled:
+		t.runTool(ctx, *e.Tool)
 		return nil
 	case agent.PermissionResolved:
 		t.mu.Lock()

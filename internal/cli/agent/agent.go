@@ -51,6 +51,8 @@ type turnFlags struct {
 	budget            agent.Budget
 	timeout           time.Duration
 	verbose, detach   bool
+	queue             bool
+	retries           int
 }
 
 // addTalk adds what every message can have.
@@ -61,6 +63,8 @@ func (f *turnFlags) addTalk(cmd *cobra.Command) {
 	fl.StringArrayVarP(&f.attach, "attach", "a", nil, "`FILE` that goes along (repeatable)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "show thoughts, and all that tools write")
 	fl.DurationVar(&f.timeout, "timeout", 0, "end the turn after this `DURATION` (default 1h)")
+	fl.BoolVar(&f.queue, "queue", false, "wait for the turns of the chat; without it, one under way is an error")
+	fl.IntVar(&f.retries, "retries", 0, "repeat the turn up to `N` times if the model's API refuses it for a while")
 }
 
 // add adds what a turn of a bare agent can have besides.
@@ -85,7 +89,7 @@ func (f *turnFlags) buildRequest(text string) (agent.Request, error) {
 	if f.budget.Tokens < 0 || f.budget.Requests < 0 || f.budget.Cost < 0 || f.turn.MaxTurns < 0 {
 		return agent.Request{}, fmt.Errorf("%w: --max-…: must not be negative", atoll.ErrInvalid)
 	}
-	r := agent.Request{Connector: f.connector, Chat: f.chat, Turn: f.turn, Sandbox: f.inside, Budget: f.budget, Timeout: f.timeout}
+	r := agent.Request{Connector: f.connector, Chat: f.chat, Turn: f.turn, Sandbox: f.inside, Budget: f.budget, Timeout: f.timeout, Queue: f.queue, Retries: f.retries}
 	r.Prompt = agent.Text(text)
 	for _, name := range f.attach {
 		c, err := readAttachment(name)
@@ -265,7 +269,7 @@ func (a commands) runTurn(ctx context.Context, r agent.Request, f *turnFlags) er
 		return err
 	}
 	if f.detach && l.Host == "" {
-		return fmt.Errorf("%w: -d needs a server, which goes on when this command has ended: see 'atoll serve --help'", atoll.ErrUnsupported)
+		return errDetach
 	}
 	made, err := l.StartTurn(ctx, r)
 	if err != nil {

@@ -27,7 +27,7 @@ be followed from any client, and it may wait for permission to use a tool.`,
 		Args: app.UnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.turnLs(), a.turnShow(), a.turnDecide(), a.turnInterrupt(), a.turnRm())
+	cmd.AddCommand(a.turnLs(), a.turnShow(), a.turnDecide(), a.turnSend(), a.turnInterrupt(), a.turnRetry(), a.turnRm())
 	return cmd
 }
 
@@ -40,7 +40,7 @@ func (a commands) turnLs() *cobra.Command {
 		Args:    app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.State != "" {
-				if _, err := config.ParseOneOf(f.State, "running", "waiting", "finished"); err != nil {
+				if _, err := config.ParseOneOf(f.State, "queued", "running", "waiting", "finished"); err != nil {
 					return fmt.Errorf("%w: --state %q: %w", atoll.ErrInvalid, f.State, err)
 				}
 			}
@@ -68,7 +68,7 @@ func (a commands) turnLs() *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.Chat, "chat", "", "only those of this `CHAT`")
-	fl.StringVar(&f.State, "state", "", "only those that are `STATE`: running, waiting or finished")
+	fl.StringVar(&f.State, "state", "", "only those that are `STATE`: queued, running, waiting or finished")
 	fl.IntVarP(&f.Limit, "limit", "n", 0, "only the newest `N`")
 	return cmd
 }

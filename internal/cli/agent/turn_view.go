@@ -125,12 +125,25 @@ func (v *turnView) printEvent(e agent.Event) {
 		}
 	case agent.Retrying:
 		v.say1(output.Yellow, fmt.Sprintf("⟳ the model does not answer (%s): try %d in %s", retryReason(e.Retry), e.Retry.Attempt+1, e.Retry.Delay.Round(100*time.Millisecond)))
+	case agent.MessageChanged:
+		v.printMessage(e)
 	case agent.Dropped:
 		v.dropped = e.Text // shown at the end: it must not break the text
 	case agent.Warning:
 		v.say1(output.Yellow, "! "+e.Text)
 	case agent.Finished:
 		v.printResult(e.Result)
+	}
+}
+
+// printMessage prints a message to the agent, and that it was not read.
+func (v *turnView) printMessage(e agent.Event) {
+	switch e.Message.State {
+	case agent.MessageSent:
+		v.say1(output.Dim, "you> "+e.Text)
+	case agent.MessageDropped:
+		v.say1(output.Yellow, "! the agent has not read the message "+e.Message.ID)
+	case agent.MessageRead:
 	}
 }
 

@@ -149,6 +149,7 @@ var Keys = []key{
 	{Name: "serve.client_certificates", Form: formClientCert, def: CertificateRequired, Help: "with serve.tls.client_ca: required, or optional: who has none shows a token"},
 	{Name: "serve.host_names", Form: formHosts, Flag: "host-name", Help: "host names of the server, besides addresses and localhost"},
 	{Name: "serve.origins", Form: formHosts, Flag: "origin", Help: "web pages that may call it from a browser"},
+	{Name: "serve.trusted_proxies", Form: formPrefixes, Flag: "trusted-proxy", Help: "addresses of your own proxies in front of the server, whose X-Forwarded-For is trusted, like 10.0.0.0/8"},
 	{Name: "serve.log_level", Form: formLogLevel, def: "info", Help: "least level of the server's log: debug, info, warn or error"},
 	{Name: "serve.rate", Form: formAmount, Flag: "rate", Help: "requests a second that one caller may make (default 1000)"},
 	{Name: "serve.e2b", Form: formSwitch, Flag: "e2b", Help: "serve the API of E2B, too, for its SDKs"},

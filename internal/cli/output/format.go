@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
@@ -22,17 +21,6 @@ func SandboxName(s atoll.Status) string {
 		return s.Name
 	}
 	return s.ID
-}
-
-// Clean replaces control characters in text, so that it is safe for a terminal and a table
-// cell.
-func Clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == unicode.ReplacementChar || unicode.Is(unicode.Bidi_Control, r) {
-			return '·'
-		}
-		return r
-	}, s)
 }
 
 func FormatAge(t time.Time) string {
@@ -157,16 +145,6 @@ func FormatExpiry(t time.Time) string {
 		return "does not expire"
 	}
 	return "expires " + FormatUntil(t)
-}
-
-// CleanLines makes text safe for a terminal, line by line. Each line but the first starts with
-// indent.
-func CleanLines(text, indent string) string {
-	list := strings.Split(strings.ReplaceAll(text, "\t", "    "), "\n")
-	for i, l := range list {
-		list[i] = Clean(l)
-	}
-	return strings.Join(list, "\n"+indent)
 }
 
 // ToolCallTitle is a call in a line.

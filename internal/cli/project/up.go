@@ -17,6 +17,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	agentrun "github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/attach"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/exitcode"
@@ -435,7 +436,7 @@ func (a commands) finishStages(ctx context.Context, r *upRun, w *pairing.Pair) e
 // denied meanwhile.
 func (a commands) runStep(ctx context.Context, w *pairing.Pair, c projectfile.Command) error {
 	out := &outputTail{a: a}
-	stop := followDenials(ctx, w.Sandbox, w.Name(), a.Progress)
+	stop := app.FollowDenials(ctx, w.Sandbox, w.Name(), a.Progress)
 	exit, err := w.Sandbox.Exec(ctx, atoll.Cmd{Args: c.Args, Shell: c.Shell, Dir: project.Workspace, Stdout: out, Stderr: out, Timeout: stepTime})
 	stop()
 	last := out.lastLines()

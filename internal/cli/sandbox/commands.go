@@ -35,6 +35,8 @@ func Commands(a *app.App) []app.Entry {
 		{Name: "terminal", New: c.terminalCommand},
 		{Name: "fork", New: c.forkCommand},
 		{Name: "identity-token", New: c.identityTokenCommand},
+		{Name: "export-sandbox", New: c.exportSandboxCommand},
+		{Name: "import-sandbox", New: c.importSandboxCommand},
 		{Name: "ssh", New: c.sshCommand},
 		{Name: "config-ssh", New: c.configSSHCommand},
 	}

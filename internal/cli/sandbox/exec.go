@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -53,6 +54,7 @@ status is that of the command; see 'atoll help exit-codes'.`,
 					return err
 				}
 			}
+			how.allow = "atoll network allow " + args[0]
 			return a.execIn(c.Context(), sb, cmd, how)
 		},
 	}
@@ -68,7 +70,11 @@ status is that of the command; see 'atoll help exit-codes'.`,
 }
 
 // execHow holds how a command is connected to the local terminal.
-type execHow struct{ detach, tty, interactive bool }
+type execHow struct {
+	detach, tty, interactive bool
+
+	allow string // what allows a denied connection, before its rule: "atoll network allow box"
+}
 
 // execIn runs a command in a sandbox of the fleet.
 func (a commands) execIn(ctx context.Context, sb *client.Sandbox, cmd atoll.Cmd, how execHow) error {
@@ -99,7 +105,10 @@ func (a commands) execIn(ctx context.Context, sb *client.Sandbox, cmd atoll.Cmd,
 		return exitcode.FromExit(a.ExecOnTerminal(ctx, sb, cmd))
 	}
 	cmd.Stdout, cmd.Stderr = a.Out, a.Err
+	began := time.Now()
 	exit, err := a.ExecInterruptible(ctx, sb, cmd)
-	a.explainNotFound(cmd, exit)
+	if err != nil || exit.Code != 0 {
+		a.explainFailure(ctx, sb, cmd, exit, how.allow, began)
+	}
 	return exitcode.FromExit(exit, err)
 }

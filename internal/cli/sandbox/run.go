@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
 	"github.com/atoll-sandbox/atoll/internal/cli/exitcode"
 	"github.com/atoll-sandbox/atoll/internal/cli/output"
@@ -90,6 +91,7 @@ workspace, a pool, secrets or --prepare.`,
 					return fmt.Errorf("%w: --%s is for a sandbox that stays: say --keep too", atoll.ErrInvalid, config.FindKey(name).Flag)
 				}
 			}
+			how.allow = "--allow"
 			away, err := a.IsRemote()
 			if err != nil {
 				return err
@@ -186,15 +188,23 @@ func (a commands) exec(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd, how
 		return a.execJSON(ctx, sb, cmd)
 	}
 	cmd.Stdout, cmd.Stderr = a.Out, a.Err
+	began := time.Now()
 	exit, err := sb.Exec(ctx, cmd)
-	a.explainNotFound(cmd, exit)
+	if err != nil || exit.Code != 0 {
+		a.explainFailure(ctx, sb, cmd, exit, how.allow, began)
+	}
 	return exitcode.FromExit(exit, err)
 }
 
-// explainNotFound says what to do if a whole command line was given as the name of a program.
-func (a commands) explainNotFound(cmd atoll.Cmd, exit atoll.Exit) {
-	if exit.Code == 127 && len(cmd.Args) == 1 && strings.ContainsAny(cmd.Args[0], " \t\n;|&<>") {
+// explainFailure explains on stderr why a command failed that began at a time: it is no program, or the rules of the
+// network denied a connection, which many programs report as a name that does not exist.
+func (a commands) explainFailure(ctx context.Context, sb atoll.Sandbox, cmd atoll.Cmd, exit atoll.Exit, allow string, began time.Time) {
+	switch {
+	case ctx.Err() != nil || a.Quiet:
+	case exit.Code == 127 && len(cmd.Args) == 1 && strings.ContainsAny(cmd.Args[0], " \t\n;|&<>"):
 		a.Progress("atoll: the command is one program, %q; a line for a shell is run by: sh -c LINE", cmd.Args[0])
+	default:
+		app.PrintDenials(ctx, sb, allow, began, a.Progress)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/signal"
 	"strings"
@@ -69,6 +70,7 @@ server again with it, in the same process: sandboxes and those sockets stay.`,
 	fl.String("tls-key", "", "PEM `FILE` of their key")
 	fl.String("tls-client-ca", "", "PEM `FILE` of the authorities of client certificates that --listen asks for")
 	fl.StringArray("host-name", nil, "host `NAME` of the server, besides addresses and localhost (repeatable)")
+	fl.StringArray("trusted-proxy", nil, "`ADDRESS` or range of your own proxies, whose X-Forwarded-For is trusted (repeatable)")
 	fl.StringArray("origin", nil, "web `ORIGIN` that may call the server, like https://console.example.com (repeatable)")
 	fl.Bool("e2b", false, "serve the API of E2B, too, for its SDKs (docs/sdks.md)")
 	fl.Bool("daytona", false, "serve the API of Daytona, too, for its SDKs (docs/sdks.md)")
@@ -167,7 +169,8 @@ func (a commands) serve(ctx context.Context, o serveOptions, inherited *api.Inhe
 	s := api.New(api.Options{
 		HostID: host, Fleet: f, Log: log, Version: version.Build().Version, Limits: api.Limits{Rate: config.Get[float64](a.Config, "serve.rate")},
 		Hosts: config.List[string](a.Config, "serve.host_names"), Origins: config.List[string](a.Config, "serve.origins"),
-		Agents: a.FleetAgents(f, log, true), Routes: p.Routes(), Identity: a.Identity(), E2B: a.e2bOptions(ctx, f, p), Daytona: a.daytonaOptions(ctx, f),
+		TrustedProxies: config.List[netip.Prefix](a.Config, "serve.trusted_proxies"),
+		Agents:         a.FleetAgents(f, log, true), Routes: p.Routes(), Identity: a.Identity(), E2B: a.e2bOptions(ctx, f, p), Daytona: a.daytonaOptions(ctx, f),
 	})
 	if p != nil {
 		p.Proxy.Services = s.E2BServices()

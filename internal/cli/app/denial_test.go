@@ -1,4 +1,4 @@
-package project
+package app
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func TestDenialsArePrintedAsTheyHappen(t *testing.T) {
 	s := &deniedSandbox{notices: make(chan atoll.Notice, 1)}
 	s.notices <- atoll.Notice{Kind: atoll.NoticeReady}
 	printed := make(chan string, 10)
-	stop := followDenials(t.Context(), s, "box", func(format string, args ...any) { printed <- fmt.Sprintf(format, args...) })
+	stop := FollowDenials(t.Context(), s, "box", func(format string, args ...any) { printed <- fmt.Sprintf(format, args...) })
 	s.notices <- atoll.Notice{Kind: atoll.NoticeDenied, Message: "a is denied", Suggestion: "GET https://a/$(x)'y"}
 	if got := <-printed; got != "  network: a is denied" { // before stop
 		t.Errorf("%q", got)
@@ -71,5 +71,5 @@ func (quietSandbox) ID() string { return "quiet" }
 
 // A sandbox without notices does not keep the command from running.
 func TestDenialsWithoutNotices(t *testing.T) {
-	followDenials(t.Context(), quietSandbox{}, "quiet", t.Errorf)()
+	FollowDenials(t.Context(), quietSandbox{}, "quiet", t.Errorf)()
 }

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// admission admits calls until it is closed, counts those that are active and cancels them. The
-// zero admission is open. Its methods may be called concurrently.
-type admission struct {
+// callTracker admits calls until it is closed, counts those that are active and cancels them. The
+// zero value is open. Its methods may be called concurrently.
+type callTracker struct {
 	mu        sync.Mutex
 	closedErr error                      // why no call is admitted; nil: open; guarded by mu, as all below
 	active    map[*admittedCall]struct{} // those that are under way
@@ -18,7 +18,7 @@ type admission struct {
 type admittedCall struct{ cancel context.CancelCauseFunc }
 
 // admit admits a call, whose context ends with release or with the cause of cancelAll.
-func (t *admission) admit(ctx context.Context) (context.Context, *admittedCall, error) {
+func (t *callTracker) admit(ctx context.Context) (context.Context, *admittedCall, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	v := &admittedCall{cancel}
 	t.mu.Lock()
@@ -38,7 +38,7 @@ func (t *admission) admit(ctx context.Context) (context.Context, *admittedCall, 
 }
 
 // release ends a call and reports whether it was active: a second release changes nothing.
-func (t *admission) release(v *admittedCall) bool {
+func (t *callTracker) release(v *admittedCall) bool {
 	v.cancel(nil)
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -54,7 +54,7 @@ func (t *admission) release(v *admittedCall) bool {
 }
 
 // cancelAll cancels the contexts of all active calls.
-func (t *admission) cancelAll(cause error) {
+func (t *callTracker) cancelAll(cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for v := range t.active {
@@ -63,17 +63,17 @@ func (t *admission) cancelAll(cause error) {
 }
 
 // close refuses all later calls with reason.
-func (t *admission) close(reason error) {
+func (t *callTracker) close(reason error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closedErr = reason
 }
 
 // open admits calls again.
-func (t *admission) open() { t.close(nil) }
+func (t *callTracker) open() { t.close(nil) }
 
 // wait waits until no call is active or ctx is done.
-func (t *admission) wait(ctx context.Context) error {
+func (t *callTracker) wait(ctx context.Context) error {
 	t.mu.Lock()
 	if len(t.active) == 0 {
 		t.mu.Unlock()

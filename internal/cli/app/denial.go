@@ -1,4 +1,4 @@
-package project
+package app
 
 import (
 	"context"
@@ -17,17 +17,18 @@ const maxDenials = 20
 type denials struct {
 	print func(format string, args ...any)
 	sb    atoll.Sandbox
-	name  string // of the sandbox, as commands take it
+	allow string // what a rule is written behind to allow a connection, such as "atoll network allow box"
 	since time.Time
 
 	mu   sync.Mutex
 	seen map[string]bool // guarded by mu; reasons that were printed
 }
 
-// followDenials prints each denial as it happens until stop is called. stop also prints those of
-// which no notice arrived. A sandbox without notices or connections has none.
-func followDenials(ctx context.Context, sb atoll.Sandbox, name string, print func(format string, args ...any)) (stop func()) {
-	d := &denials{print: print, sb: sb, name: name, since: time.Now(), seen: make(map[string]bool)}
+// FollowDenials prints each denial as it happens until stop is called. stop also prints those of
+// which no notice arrived. A sandbox without notices or connections has none. name is that of the
+// sandbox, as commands take it.
+func FollowDenials(ctx context.Context, sb atoll.Sandbox, name string, print func(format string, args ...any)) (stop func()) {
+	d := newDenials(sb, "atoll network allow "+quoteArgument(name), time.Now(), print)
 	ctx, cancel := context.WithCancel(ctx)
 	var once sync.Once
 	ready, done := make(chan struct{}), make(chan struct{})
@@ -52,6 +53,16 @@ func followDenials(ctx context.Context, sb atoll.Sandbox, name string, print fun
 		<-done
 		d.printMissed(context.WithoutCancel(ctx))
 	}
+}
+
+// PrintDenials prints the connections that the rules of a sandbox have denied since a time. allow is
+// what a rule is written behind to allow a connection, such as "--allow".
+func PrintDenials(ctx context.Context, sb atoll.Sandbox, allow string, since time.Time, print func(format string, args ...any)) {
+	newDenials(sb, allow, since, print).printMissed(ctx)
+}
+
+func newDenials(sb atoll.Sandbox, allow string, since time.Time, print func(format string, args ...any)) *denials {
+	return &denials{print: print, sb: sb, allow: allow, since: since, seen: make(map[string]bool)}
 }
 
 // printMissed prints the recorded denials that were not printed yet.
@@ -79,7 +90,7 @@ func (d *denials) printOnce(reason, rule string) {
 	d.seen[reason] = true
 	d.print("  network: %s", reason)
 	if rule != "" {
-		d.print("  allow it: atoll network allow %s %s", d.name, quoteArgument(output.Clean(rule)))
+		d.print("  allow it: %s %s", d.allow, quoteArgument(output.Clean(rule)))
 	}
 }
 
