@@ -3,8 +3,7 @@ create table data_keys (
 	id      text    primary key,
 	master  text    not null,              -- id of the key with which this one is encrypted
 	wrapped text    not null,
-	created integer not null,
-	cleaned integer not null default 0     -- whether the file has been rid of what it had before this key
+	created integer not null
 ) strict;
 alter table sandboxes add column sealed text not null default ''; -- the secret parts of config and env, encrypted; empty: they are there
 alter table pools     add column sealed text not null default '';
