@@ -45,7 +45,7 @@ func buildAndRun(m *testing.M) int {
 
 // chartValues are the values of the chart that do what a component does.
 var chartValues = map[string]string{
-	"apart": "sandboxes: {apart: true}", "classes": "classes: true", "direct": "direct: true", "monitor": "monitor: {enabled: true}",
+	"apart": "sandboxes: {apart: true}", "classes": "classes: true", "direct": "direct: true", "encryption": "encryption: {enabled: true}", "monitor": "monitor: {enabled: true}",
 	"replicas": "replicas: 2", "shared": "shared: {enabled: true}", "tls": "tls: {enabled: true}",
 }
 

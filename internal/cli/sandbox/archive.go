@@ -23,9 +23,10 @@ func (a commands) exportSandboxCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export-sandbox SANDBOX [-o FILE]",
 		Short: "Write a sandbox to an archive",
-		Long: `Write a sandbox to an archive, from which 'atoll import-sandbox' creates it again
-on this host or another: its files, and its settings without mounts, workspaces
-and secrets; the import names what is missing. The sandbox may be running.
+		Long: `Write a sandbox to an archive, from which 'atoll import-sandbox' creates it
+again on this host or another: its files, and its settings without mounts,
+workspaces and secrets; the import names what is missing. The sandbox may be
+running.
 
 Files can contain secrets: the archive is readable for this user only. A file
 that exists is not overwritten.`,
@@ -133,8 +134,8 @@ func (a commands) importSandboxCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import-sandbox FILE|-",
 		Short: "Create a sandbox from an archive",
-		Long: `Create a sandbox from an archive of 'atoll export-sandbox', from a file or stdin.
-Its name is printed on stdout. If the import fails, nothing is left.
+		Long: `Create a sandbox from an archive of 'atoll export-sandbox', from a file or
+stdin. Its name is printed on stdout. If the import fails, nothing is left.
 
 The driver is that of the archive. Another one (--driver) gets only the files of
 the working directory. An archive can't ask for mounts, secrets, labels of atoll
