@@ -66,6 +66,24 @@ func TestNoPlainTextIsLeftInTheFile(t *testing.T) {
 	if found := findPlain(readRegistryFiles(t, opts.Home), s); len(found) > 0 {
 		t.Errorf("the files have in plain text: %q", found)
 	}
+	open(opts, func(f *Fleet) { // as if a process had died between the encryption and the cleaning
+		for _, query := range []string{
+			"update data_keys set cleaned = 0", "insert into webhooks (id, app, user, name, url, secret, types, all_owners, created, token, first) select 'left', app, user, 'left', url, 'left-" + marker + "', types, all_owners, created, token, first from webhooks limit 1",
+			"delete from webhooks where id = 'left'",
+		} {
+			must(t, f.registry.Write(t.Context(), func(tx *sql.Tx) error {
+				_, err := tx.ExecContext(t.Context(), query)
+				return err
+			}))
+		}
+	})
+	if !strings.Contains(readRegistryFiles(t, opts.Home), "left-"+marker) {
+		t.Fatal("the test leaves nothing in the file")
+	}
+	open(opts, func(*Fleet) {})
+	if strings.Contains(readRegistryFiles(t, opts.Home), "left-"+marker) {
+		t.Error("an interrupted cleaning is not repeated")
+	}
 	var wrapped string
 	open(opts, func(f *Fleet) {
 		if err := f.registry.DB.QueryRowContext(t.Context(), "select wrapped from data_keys").Scan(&wrapped); err != nil {
