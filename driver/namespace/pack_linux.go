@@ -200,9 +200,17 @@ type packer struct {
 	whole bool     // it is no overlay: there are no whiteouts
 	skip  []string // directories whose content is left out
 	depth int
-	links map[[2]uint64]string // first name of files with several names
 	buf   []byte
+
+	links     map[[2]uint64]string // first name of files with several names
+	linkBytes int                  // memory that links need, about
 }
+
+// maxLinkBytes limits the memory of a packer for files with several names, which programs inside choose.
+const maxLinkBytes = 256 << 20
+
+// linkCost is the memory for a name of packer.links besides its bytes.
+const linkCost = 64
 
 func (p *packer) packDir(ctx context.Context, fd int, name string) error {
 	var st unix.Stat_t
@@ -273,6 +281,9 @@ func (p *packer) packEntry(ctx context.Context, dir int, base, name string) erro
 		if first, ok := p.links[key]; ok {
 			h.Typeflag, h.Linkname = tar.TypeLink, first
 			return p.tw.WriteHeader(h)
+		}
+		if p.linkBytes += len(name) + linkCost; p.linkBytes > maxLinkBytes {
+			return fmt.Errorf("%w: the names of files with several names have more than %d bytes", atoll.ErrQuota, maxLinkBytes)
 		}
 		p.links[key] = name
 	}

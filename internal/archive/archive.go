@@ -233,7 +233,7 @@ func (a *Reader) nextPart() error {
 		return wrapBroken(err, "it ends before its digest")
 	}
 	if h.Typeflag == tar.TypeReg && strings.HasPrefix(h.Name, partPrefix) {
-		if want := fmt.Sprintf("%s%08d", partPrefix, a.part); h.Name != want || h.Size > partSize {
+		if want := fmt.Sprintf("%s%08d", partPrefix, a.part); h.Name != want || h.Size > partSize || h.Size == 0 { // empty ones could go on without end
 			return fmt.Errorf("%w: the archive is broken: %.100q of %d bytes where %s belongs", atoll.ErrInvalid, h.Name, h.Size, want)
 		}
 		a.part++

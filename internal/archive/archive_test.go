@@ -247,6 +247,61 @@ func TestBelow(t *testing.T) {
 	}
 }
 
+// endless repeats bytes without end.
+type endless struct {
+	b  []byte
+	at int
+}
+
+func (e *endless) Read(p []byte) (n int, err error) {
+	for n < len(p) {
+		c := copy(p[n:], e.b[e.at:])
+		n, e.at = n+c, (e.at+c)%len(e.b)
+	}
+	return n, nil
+}
+
+// TestEndlessStreams: what costs its sender nothing, compressed, does not keep the reader at work.
+func TestEndlessStreams(t *testing.T) {
+	entry := func(h tar.Header) []byte { b := tarOf(t, h); return b[:len(b)-1024] } // without the end
+	large := entry(tar.Header{Name: "a", Typeflag: tar.TypeDir, PAXRecords: map[string]string{"SCHILY.xattr.trusted.a": strings.Repeat("x", 900<<10)}})
+	for name, c := range map[string]struct {
+		in     io.Reader
+		limits Limits
+		want   error
+	}{
+		"Devices":          {&endless{b: entry(tar.Header{Name: "d", Typeflag: tar.TypeChar})}, Limits{Entries: 1000}, atoll.ErrQuota},
+		"GlobalHeaders":    {&endless{b: entry(tar.Header{Name: "g", Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "x"}})}, Limits{Entries: 1000}, atoll.ErrQuota},
+		"Attributes":       {&endless{b: large}, Limits{Bytes: 1 << 20, Entries: 1000}, atoll.ErrQuota},
+		"ZerosAfterTheEnd": {io.MultiReader(bytes.NewReader(tarOf(t, tar.Header{Name: "a"})), &endless{b: make([]byte, 1<<10)}), Limits{}, atoll.ErrInvalid},
+	} {
+		rc := Filter(c.in, c.limits, nil)
+		if _, err := io.Copy(io.Discard, rc); !errors.Is(err, c.want) {
+			t.Errorf("%s: error %v, want %v", name, err, c.want)
+		}
+		_ = rc.Close() // of a stream that failed
+	}
+}
+
+// TestEmptyParts: parts without content could follow each other without end.
+func TestEmptyParts(t *testing.T) {
+	var b bytes.Buffer
+	z, err := zstd.NewWriter(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tw := tar.NewWriter(z)
+	if err := writeJSON(tw, manifestName, &atoll.SandboxArchive{Version: atoll.SandboxArchiveVersion}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(writeEntry(tw, partPrefix+"00000000", nil), writeEntry(tw, partPrefix+"00000001", nil), tw.Close(), z.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readArchive(b.Bytes()); !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), "of 0 bytes") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func FuzzReader(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("\x28\xb5\x2f\xfd"))

@@ -24,6 +24,12 @@ const (
 	DefaultEntries = 4 << 20
 )
 
+// What a stream may have besides the content of files: headers with their attributes, and padding after its end.
+const (
+	entryOverhead = 4 << 10 // bytes for each entry that Limits allow
+	maxTrailing   = 1 << 20
+)
+
 // Limits of names, as Linux has them, and of nested directories.
 const (
 	maxPath  = 4096
@@ -47,9 +53,26 @@ func Filter(r io.Reader, limits Limits, keep func(*tar.Header) (bool, error)) io
 	}
 	pr, pw := io.Pipe()
 	s := &filtered{PipeReader: pr}
+	// Compressed, endless headers or zeros cost their sender nothing.
+	r = &boundedReader{r: r, left: limits.Bytes + int64(limits.Entries)*entryOverhead + maxTrailing}
 	f := &filter{src: r, tr: tar.NewReader(r), tw: tar.NewWriter(pw), limits: limits, keep: keep, buf: make([]byte, 64<<10)}
 	s.wg.Go(func() { _ = pw.CloseWithError(f.copyAll()) }) // never fails
 	return s
+}
+
+// boundedReader fails when a stream is longer than anything that the limits allow.
+type boundedReader struct {
+	r    io.Reader
+	left int64
+}
+
+func (b *boundedReader) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, fmt.Errorf("%w: the archive has more than its files may need", atoll.ErrQuota)
+	}
+	n, err := b.r.Read(p)
+	b.left -= int64(n)
+	return n, err
 }
 
 // filtered is a stream that a goroutine filters.
@@ -89,22 +112,25 @@ func (f *filter) copyAll() error {
 			return fmt.Errorf("%.200q in the archive: %w", h.Name, err)
 		}
 	}
-	for { // what follows the end of a tar stream counts for its digest
-		if _, err := f.src.Read(f.buf); err == io.EOF { //nolint:errorlint // io.Reader's contract
+	for trailing := 0; trailing <= maxTrailing; { // what follows the end of a tar stream counts for its digest
+		n, err := f.src.Read(f.buf)
+		if err == io.EOF { //nolint:errorlint // io.Reader's contract
 			return f.tw.Close()
 		} else if err != nil {
 			return err
 		}
+		trailing += n
 	}
+	return fmt.Errorf("%w: the archive is broken: more than %d bytes follow its files", atoll.ErrInvalid, maxTrailing)
 }
 
 func (f *filter) copyEntry(h *tar.Header) error {
+	if f.entries++; f.entries > f.limits.Entries { // also those that are left out: they take time
+		return fmt.Errorf("%w: more than %d files", atoll.ErrQuota, f.limits.Entries)
+	}
 	clean, err := checkEntry(h)
 	if err != nil || clean == nil {
 		return err
-	}
-	if f.entries++; f.entries > f.limits.Entries {
-		return fmt.Errorf("%w: more than %d files", atoll.ErrQuota, f.limits.Entries)
 	}
 	if clean.Size > f.limits.Bytes-f.bytes {
 		return fmt.Errorf("%w: more than %d bytes of files", atoll.ErrQuota, f.limits.Bytes)

@@ -136,6 +136,23 @@ func (f *Fleet) insertIdentityKey(ctx context.Context, tx *sql.Tx, k issuer.Key)
 	return err
 }
 
+// dropPlainIdentityKeys deletes signing keys that are not encrypted, before the secrets are encrypted anew; with all, it
+// deletes all, as encryption was turned off.
+func (f *Fleet) dropPlainIdentityKeys(ctx context.Context, tx *sql.Tx, all bool) error {
+	query := "delete from identity_keys where private not like 'enc:%'"
+	if all {
+		query = "delete from identity_keys"
+	}
+	r, err := tx.ExecContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	if n, err := r.RowsAffected(); err == nil && n > 0 {
+		f.log.Warn("signing keys of identity tokens were deleted: they are stored encrypted only", "keys", n)
+	}
+	return nil
+}
+
 func (f *Fleet) queryIdentityKeys(ctx context.Context, q registry.Querier) ([]issuer.Key, error) {
 	rows, err := q.QueryContext(ctx, "select id, private, created from identity_keys order by created desc, id")
 	if err != nil {
@@ -159,6 +176,9 @@ func (f *Fleet) queryIdentityKeys(ctx context.Context, q registry.Querier) ([]is
 	}
 	var keys []issuer.Key
 	for _, e := range list {
+		if !keyring.IsSealed(e.text) { // no atoll writes it so: whoever did could sign tokens
+			return nil, fmt.Errorf("%w: the signing key %s of identity tokens in the registry is plain text, which atoll does not write: delete it", atoll.ErrDenied, e.id)
+		}
 		text, err := f.keyring.Open(ctx, keyring.Place{Column: identityKeySecret, Row: e.id}, e.text)
 		if err != nil {
 			return nil, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -75,8 +76,8 @@ func TestIdentityInCommands(t *testing.T) {
 	opts, _ := encryptedFleet(t)
 	opts = withVirtual(opts)
 	opts.Issuer = issuer.Options{URL: "https://atoll.example.com", Audiences: []string{"service"}}
-	ahead := time.Duration(0)
-	opts.Now = func() time.Time { return time.Now().Add(ahead) }
+	var ahead atomic.Int64
+	opts.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	f := openFleet(t, opts)
 	runFleet(t, f)
 	ctx := t.Context()
@@ -108,7 +109,7 @@ func TestIdentityInCommands(t *testing.T) {
 	if output(sb, "echo $WHO") != first {
 		t.Error("a token is made for each command")
 	}
-	ahead = 6 * time.Minute
+	ahead.Store(int64(6 * time.Minute))
 	if output(sb, "echo $WHO") == first {
 		t.Error("a command gets a token whose time is nearly over")
 	}

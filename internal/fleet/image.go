@@ -52,17 +52,32 @@ func (a *Account) checkImage(ctx context.Context, cfg *atoll.Config) error {
 	if cfg.Image == "" || a.caller.Allows(atoll.ScopeOperate) || a.caller.hasScope(atoll.ScopeHost) {
 		return nil
 	}
-	if store, ok := a.f.findDriver(cfg.Driver).impl.(atoll.ImageStore); ok {
-		list, err := store.Images(ctx)
-		if err != nil {
-			return fmt.Errorf("driver %s: %w", cfg.Driver, err)
-		}
-		ref := fullImageRef(cfg.Image)
-		if slices.ContainsFunc(list, func(i atoll.Image) bool { return fullImageRef(i.Ref) == ref }) {
-			return nil
-		}
+	if _, ok := a.f.findDriver(cfg.Driver).impl.(atoll.ImageStore); ok {
+		return a.f.checkPresentImage(ctx, cfg)
 	}
-	return fmt.Errorf("%w: image %s has not been pulled: a caller with the scope %s must pull it first", atoll.ErrDenied, truncate(cfg.Image, 200), atoll.ScopeOperate)
+	return errImageMissing(cfg.Image)
+}
+
+func errImageMissing(ref string) error {
+	return fmt.Errorf("%w: image %s has not been pulled: a caller with the scope %s must pull it first", atoll.ErrDenied, truncate(ref, 200), atoll.ScopeOperate)
+}
+
+// checkPresentImage refuses an image that the driver would have to pull, whoever the caller is. Drivers that don't keep
+// images have any.
+func (f *Fleet) checkPresentImage(ctx context.Context, cfg *atoll.Config) error {
+	store, ok := f.findDriver(cfg.Driver).impl.(atoll.ImageStore)
+	if cfg.Image == "" || !ok {
+		return nil
+	}
+	list, err := store.Images(ctx)
+	if err != nil {
+		return fmt.Errorf("driver %s: %w", cfg.Driver, err)
+	}
+	ref := fullImageRef(cfg.Image)
+	if slices.ContainsFunc(list, func(i atoll.Image) bool { return fullImageRef(i.Ref) == ref }) {
+		return nil
+	}
+	return errImageMissing(cfg.Image)
 }
 
 // fullImageRef returns an image reference with the default registry, namespace and tag filled in.

@@ -250,10 +250,25 @@ func (f *Fleet) enforceNetwork(ctx context.Context, b *handle, sb atoll.Sandbox)
 	return err
 }
 
-// checkNetwork reports headers that refer to secrets that don't exist.
+// Limits of headers, those of the egress proxy. They are checked before a value is expanded: one of a megabyte that
+// names a large secret again and again would need all memory of the host.
+const (
+	maxHeaders     = 256
+	maxHeaderValue = 16 << 10 // with the values of secrets
+)
+
+// checkNetwork reports headers that are too large, or refer to secrets that don't exist.
 func checkNetwork(cfg *atoll.Config) error {
+	if n := len(cfg.Network.Headers); n > maxHeaders {
+		return &atoll.FieldError{Field: "network.headers", Err: fmt.Errorf("%w: network.headers: there are %d, must be at most %d", atoll.ErrInvalid, n, maxHeaders)}
+	}
 	var errs []error
 	for i, h := range cfg.Network.Headers {
+		if len(h.Value) > maxHeaderValue || len(expandSecrets(h.Value, cfg.Secrets)) > maxHeaderValue {
+			field := fmt.Sprintf("network.headers[%d].value", i)
+			errs = append(errs, &atoll.FieldError{Field: field, Err: fmt.Errorf("%w: %s: must have at most %d bytes, secrets included", atoll.ErrInvalid, field, maxHeaderValue)})
+			continue
+		}
 		for _, name := range secretNames(h.Value) {
 			if _, ok := cfg.Secrets[name]; !ok {
 				field := fmt.Sprintf("network.headers[%d].value", i)
@@ -291,10 +306,14 @@ func expandNetwork(cfg *atoll.Config) atoll.Network {
 	return n
 }
 
-// expandSecrets replaces each "${NAME}" by the secret of that name.
+// expandSecrets replaces each "${NAME}" by the secret of that name. A value that becomes longer than maxHeaderValue is
+// cut one byte after, which no egress proxy accepts.
 func expandSecrets(value string, secrets map[string]string) string {
 	var b strings.Builder
 	eachPart(value, func(text, name string) {
+		if b.Len() > maxHeaderValue {
+			return
+		}
 		v, ok := secrets[name]
 		if name != "" && !ok {
 			text = "${" + name + "}"
@@ -302,7 +321,7 @@ func expandSecrets(value string, secrets map[string]string) string {
 		b.WriteString(text)
 		b.WriteString(v)
 	})
-	return b.String()
+	return b.String()[:min(b.Len(), maxHeaderValue+1)]
 }
 
 // secretNames returns the names of the secrets that a value refers to.

@@ -230,7 +230,7 @@ func (l *sandboxListener) handleNotice(ctx context.Context, n atoll.Notice) {
 		return
 	}
 	r := l.b.cachedRow()
-	m := l.b.masks.maskFor(l.b)
+	m := l.b.masks.maskFor(l.b).withValues(l.f.knownValues(&r.cfg))
 	data := make(map[string]string)
 	for k, v := range map[string]string{"address": n.Address, "command": m.redact(n.Command), "process": n.Process, "suggestion": n.Suggestion} {
 		if v != "" {

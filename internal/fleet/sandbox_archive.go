@@ -404,6 +404,9 @@ func (a *Account) createImported(ctx context.Context, p *importPlan) (row, error
 		return row{}, err
 	}
 	if p.partial || p.files.Kind != atoll.PackedRoot { // a root directory needs no image
+		if err := f.checkPresentImage(ctx, &p.cfg); err != nil {
+			return row{}, err
+		}
 		if err := a.checkImage(ctx, &p.cfg); err != nil {
 			return row{}, err
 		}

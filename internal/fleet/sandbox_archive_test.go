@@ -299,3 +299,21 @@ func TestExportCanBeClosed(t *testing.T) {
 	must(t, rc.Close())
 	must(t, sb.Destroy(t.Context()))
 }
+
+// TestImportPullsNoImage: an archive can't make this host contact a registry of its maker's choice, whoever imports it.
+func TestImportPullsNoImage(t *testing.T) {
+	f := openFleet(t, Options{Drivers: []atoll.Driver{imageStoreDriver{fakeImageDriver{virtual.New()}}}, Default: "imaged"})
+	a := f.Account(LocalCaller())
+	of := func(ref string) []byte {
+		return forgeArchive(t, func(m *atoll.SandboxArchive) {
+			m.Config.Driver, m.Config.Image, m.Files.Kind = "imaged", ref, atoll.PackedDirectory
+		})
+	}
+	for _, ref := range []string{"127.0.0.1:5000/x", "evil.test/busybox", "busybox:1"} {
+		if _, _, err := a.ImportArchive(t.Context(), bytes.NewReader(of(ref)), ImportOptions{}); !errors.Is(err, atoll.ErrDenied) || !strings.Contains(err.Error(), "has not been pulled") {
+			t.Errorf("%s: %v", ref, err)
+		}
+	}
+	_, _, err := a.ImportArchive(t.Context(), bytes.NewReader(of("busybox")), ImportOptions{})
+	must(t, err)
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
@@ -62,6 +63,10 @@ func (f *Fleet) resolveSecrets(ctx context.Context, cfg *atoll.Config) (*atoll.C
 	return &resolved, nil
 }
 
+// maxReferenceEnv is the size of the variables of references, in bytes: that of an environment, which is checked at
+// creation, when their values are not known.
+const maxReferenceEnv = 256 << 10
+
 // referenceEnv returns the environment variables of secrets that are references. Drivers store the environment of a
 // sandbox: these are given to each command instead.
 func (f *Fleet) referenceEnv(ctx context.Context, cfg *atoll.Config) ([]string, error) {
@@ -74,17 +79,30 @@ func (f *Fleet) referenceEnv(ctx context.Context, cfg *atoll.Config) ([]string, 
 	if err != nil {
 		return nil, err
 	}
-	return secretEnv(resolved), nil
+	var env []string
+	size := 0
+	for _, name := range slices.Sorted(maps.Keys(resolved.Secrets)) { // not secretEnv: a value may look like a reference
+		if size += len(name) + len("=") + len(resolved.Secrets[name]); size > maxReferenceEnv {
+			return nil, fmt.Errorf("%w: the secrets of the sandbox that are references have more than %d bytes together: refer to fewer or smaller ones", atoll.ErrInvalid, maxReferenceEnv)
+		}
+		env = append(env, name+"="+resolved.Secrets[name])
+	}
+	return env, nil
 }
+
+// maskTimeout is how long values are waited for that texts must not show.
+const maskTimeout = time.Minute
 
 // referenceValues returns what texts must not show because of the references of a configuration. It resolves those that
 // have had no value in this process, as one that has just started may show output of commands before.
 func (f *Fleet) referenceValues(cfg *atoll.Config) []string {
+	ctx, cancel := context.WithTimeout(context.Background(), maskTimeout)
+	defer cancel()
 	for name, ref := range referencesOf(cfg) {
 		if len(f.references.Known(ref)) > 0 {
 			continue
 		}
-		if _, err := f.references.Resolve(context.Background(), ref); err != nil { // it has a deadline
+		if _, err := f.references.Resolve(ctx, ref); err != nil {
 			f.log.Warn("a secret can't be hidden in texts, as it can't be resolved", "secret", name, "err", err)
 		}
 	}

@@ -114,14 +114,21 @@ func (f *Fleet) EncryptionKey() string { return f.keyring.Active() }
 // before or there is plain text, or decrypts them, if encryption was turned off.
 func (f *Fleet) reencryptSecrets(ctx context.Context) error {
 	needed, err := f.needsReencryption(ctx, f.registry.DB)
-	if err != nil || !needed {
+	if err != nil {
 		return err
+	}
+	if !needed {
+		f.cleanRegistry(ctx)
+		return nil
 	}
 	err = f.registry.Write(ctx, func(tx *sql.Tx) error {
 		if needed, err = f.needsReencryption(ctx, tx); err != nil || !needed {
 			return err // another server was faster
 		}
 		return f.keyring.Rotate(ctx, tx, f.now(), func(key *keyring.Key) error {
+			if err := f.dropPlainIdentityKeys(ctx, tx, key == nil); err != nil {
+				return err
+			}
 			for _, c := range []struct{ column, table, id, value string }{
 				{webhookSecret, "webhooks", "id", "secret"}, {accessKeySecret, "access_keys", "sandbox", "key"},
 				{routeLinkSecret, "route_links", "id", "key"}, {loginVerifier, "logins", "browser", "verifier"},
@@ -140,7 +147,20 @@ func (f *Fleet) reencryptSecrets(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("encrypt the secrets in the registry: %w", err)
 	}
+	f.cleanRegistry(ctx)
 	return nil
+}
+
+// cleanRegistry rids the registry's file of secrets as they were before they were encrypted, unless that is done. If it
+// fails, such as on a full disk, the next start tries it again.
+func (f *Fleet) cleanRegistry(ctx context.Context) {
+	needed, err := f.keyring.NeedsCleaning(ctx)
+	if err == nil && needed {
+		err = f.keyring.Clean(ctx)
+	}
+	if err != nil {
+		f.log.Warn("the registry's file may still have secrets as they were before they were encrypted; the next start tries again to remove them", "err", err)
+	}
 }
 
 // needsReencryption reports whether secrets are not stored as the keys want it.

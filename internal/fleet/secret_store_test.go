@@ -368,7 +368,7 @@ func TestEncryptionIsTurnedOnAndOff(t *testing.T) {
 		checkSecrets(t, f, s)
 		after := dumpRegistry(t, f)
 		for line := range strings.SplitSeq(before, "\n") {
-			if (strings.Contains(line, "=enc:") || strings.HasPrefix(line, "data_keys.")) && strings.Contains(after, line) {
+			if (strings.Contains(line, "=enc:") || strings.HasPrefix(line, "data_keys.") && !strings.HasPrefix(line, "data_keys.cleaned")) && strings.Contains(after, line) {
 				t.Errorf("replaced key: not encrypted anew: %.40s", line)
 			}
 		}

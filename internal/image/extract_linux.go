@@ -46,8 +46,9 @@ type extractor struct {
 
 	bytes     int64
 	files     int
-	dirs      []*tar.Header       // their modes and times are set last
-	overrides map[string]Override // by name
+	dirs      map[string]*tar.Header // by name; their modes and times are set last
+	dirBytes  int                    // memory that dirs need, about
+	overrides map[string]Override    // by name
 }
 
 // extractLayer unpacks an archive into an empty directory. It returns the bytes of its files, and
@@ -340,8 +341,9 @@ func (x *extractor) ignoreOwnerError(err error) error {
 }
 
 func (x *extractor) makeDir(name string, h *tar.Header) error {
-	h.Name = name
-	x.dirs = append(x.dirs, h)
+	if err := x.rememberDir(name, h); err != nil {
+		return err
+	}
 	if err := x.recordOverride(name, h); err != nil {
 		return err
 	}
@@ -361,6 +363,47 @@ func (x *extractor) makeDir(name string, h *tar.Header) error {
 	}
 	return nil
 }
+
+// maxDirBytes limits the memory for the directories of an archive, whose attributes are kept until its end: a few
+// megabytes, compressed, can have millions with names and attributes of many kilobytes.
+const maxDirBytes = 256 << 20
+
+// dirCost is the memory for a directory besides its name and attributes.
+const dirCost = 400
+
+// rememberDir keeps the attributes of a directory until the end. The last entry of a name counts.
+func (x *extractor) rememberDir(name string, h *tar.Header) error {
+	cost := func(h *tar.Header) int {
+		n := dirCost + len(h.Name)
+		for k, v := range h.PAXRecords {
+			n += len(k) + len(v)
+		}
+		return n
+	}
+	kept := &tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: h.Mode, Uid: h.Uid, Gid: h.Gid, ModTime: h.ModTime}
+	for k, v := range h.PAXRecords {
+		if strings.HasPrefix(k, xattrPrefix) {
+			if kept.PAXRecords == nil {
+				kept.PAXRecords = make(map[string]string)
+			}
+			kept.PAXRecords[k] = v
+		}
+	}
+	if before := x.dirs[name]; before != nil {
+		x.dirBytes -= cost(before)
+	}
+	if x.dirBytes += cost(kept); x.dirBytes > maxDirBytes {
+		return fmt.Errorf("%w: the names and attributes of the directories of a layer have more than %d bytes", atoll.ErrQuota, maxDirBytes)
+	}
+	if x.dirs == nil {
+		x.dirs = make(map[string]*tar.Header)
+	}
+	x.dirs[name] = kept
+	return nil
+}
+
+// xattrPrefix begins the names of records that are extended attributes.
+const xattrPrefix = "SCHILY.xattr."
 
 func (x *extractor) writeFile(name string, h *tar.Header, content io.Reader) (err error) {
 	if x.bytes += h.Size; h.Size < 0 || x.bytes > x.limits.Bytes || x.bytes < 0 {
@@ -408,7 +451,7 @@ func (x *extractor) setAttributes(f *os.File, h *tar.Header) error {
 		return err
 	}
 	for key, value := range h.PAXRecords {
-		attr, ok := strings.CutPrefix(key, "SCHILY.xattr.")
+		attr, ok := strings.CutPrefix(key, xattrPrefix)
 		if !ok || !strings.HasPrefix(attr, "user.") || strings.HasPrefix(attr, "user.overlay.") {
 			continue // no capabilities, and no attributes of overlayfs
 		}
@@ -495,20 +538,15 @@ func (x *extractor) markOpaque(name string) error {
 	return nil
 }
 
-// finishDirs sets owners, modes and times of the directories, inner ones first. The last entry of a
-// name counts.
+// finishDirs sets owners, modes and times of the directories, inner ones first.
 func (x *extractor) finishDirs() error {
-	last := make(map[string]*tar.Header)
-	for _, h := range x.dirs {
-		last[h.Name] = h
-	}
-	names := slices.SortedFunc(maps.Keys(last), func(a, b string) int { return len(b) - len(a) })
+	names := slices.SortedFunc(maps.Keys(x.dirs), func(a, b string) int { return len(b) - len(a) })
 	for _, name := range names {
 		info, err := x.root.Lstat(name)
 		if err != nil || !info.IsDir() { // a later entry replaced it
 			continue
 		}
-		if err := x.finishDir(last[name]); err != nil {
+		if err := x.finishDir(x.dirs[name]); err != nil {
 			return fmt.Errorf("%q in the layer: %w", clipText(name), err)
 		}
 	}

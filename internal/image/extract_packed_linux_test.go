@@ -3,10 +3,15 @@ package image
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/atoll-sandbox/atoll"
 )
 
 // TestCutLayer: a layer that was cut is an error.
@@ -76,5 +81,39 @@ func TestExtractLayerStaysInside(t *testing.T) {
 		if inside, err := os.ReadFile(filepath.Join(dir, "h")); err == nil && len(inside) > 0 {
 			t.Errorf("%s: the secret is inside", name)
 		}
+	}
+}
+
+// TestDirectoriesAreBounded: directories of an archive, whose attributes are kept in memory, are counted with their names
+// and attributes, each name once.
+func TestDirectoriesAreBounded(t *testing.T) {
+	extract := func(name func(i int) string) error {
+		var b bytes.Buffer
+		tw := tar.NewWriter(&b)
+		for i := range 50 {
+			if err := tw.WriteHeader(&tar.Header{Name: name(i), Typeflag: tar.TypeDir, Mode: 0o755, PAXRecords: map[string]string{xattrPrefix + "trusted.a": strings.Repeat("x", 1000)}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := tw.Close(); err != nil {
+			t.Fatal(err)
+		}
+		root, err := os.OpenRoot(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer root.Close()
+		x := &extractor{root: root, limits: Limits{Bytes: 1, Files: 1000}, dirBytes: maxDirBytes - 10_000}
+		err = x.extractAll(t.Context(), &b)
+		if len(x.dirs) > 10 {
+			t.Errorf("%d directories are kept", len(x.dirs))
+		}
+		return err
+	}
+	if err := extract(func(int) string { return "same" }); err != nil {
+		t.Errorf("one directory many times: %v", err)
+	}
+	if err := extract(func(i int) string { return fmt.Sprint("d", i) }); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("many directories: error %v, want ErrQuota", err)
 	}
 }

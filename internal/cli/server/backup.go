@@ -142,6 +142,15 @@ func (a commands) writeBackup(ctx context.Context, file string, running bool) (m
 	if err := a.checkStopped(ctx, running); err != nil {
 		return m, err
 	}
+	if !a.KeyOptions().IsSet() {
+		encrypted, err := registry.IsEncrypted(ctx, a.Home)
+		if err == nil && encrypted {
+			err = fmt.Errorf("%w: the secrets in the registry are encrypted, and no key is set here: set secrets.key_file or secrets.key_command as for the server, so that a key file in %s is left out of the archive", atoll.ErrDenied, a.Home)
+		}
+		if err != nil {
+			return m, err
+		}
+	}
 	if config.Get[string](a.Config, "registry") != "" {
 		fmt.Fprintln(a.Err, "atoll: not in the archive: the registry, a PostgreSQL database (use pg_dump)")
 	}

@@ -42,6 +42,10 @@ func Run(ctx context.Context, args []string, timeout time.Duration) ([]byte, err
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = out, reason, waitDelay
 	killTree(cmd)
 	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) && cmd.Cancel != nil { // children have its output: the group still exists
+		_ = cmd.Cancel() // the error is reported
+		err = fmt.Errorf("%w: it has ended, and a child keeps its output open: it must be the last to write", atoll.ErrInvalid)
+	}
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}

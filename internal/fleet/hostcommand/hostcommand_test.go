@@ -4,7 +4,11 @@ package hostcommand
 
 import (
 	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -44,5 +48,32 @@ func TestRun(t *testing.T) {
 				t.Fatalf("output %q, error %v: the output is shown", out, err)
 			}
 		})
+	}
+}
+
+// TestChildrenWithTheOutputAreKilled lets a command end before its child, which keeps its output open.
+func TestChildrenWithTheOutputAreKilled(t *testing.T) {
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := Run(t.Context(), []string{"/bin/sh", "-c", `(exec 3>"$1"; while :; do :; done) & echo value`, "sh", fifo}, time.Minute)
+		done <- err
+	}()
+	f, err := os.Open(fifo) // waits for the child
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := <-done; !errors.Is(err, atoll.ErrInvalid) || !strings.Contains(err.Error(), "keeps its output open") {
+		t.Errorf("error %v", err)
+	}
+	if err := f.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(f); err != nil { // its end is that of the child
+		t.Errorf("the child lives: %v", err)
 	}
 }

@@ -205,6 +205,27 @@ func (k *Keyring) NeedsRotation(ctx context.Context, q registry.Querier) (bool, 
 	return len(stored) != 1 || stored[0].master != k.Active(), nil
 }
 
+// NeedsCleaning reports whether the registry's file may still have values as they were before the data key.
+func (k *Keyring) NeedsCleaning(ctx context.Context) (needed bool, err error) {
+	if k.Active() == "" || k.store.Postgres != nil {
+		return false, nil
+	}
+	err = k.store.DB.QueryRowContext(ctx, "select exists (select 1 from data_keys where cleaned = 0)").Scan(&needed)
+	return needed, err
+}
+
+// Clean rids the registry's file of values as they were before the data key: plain text, or encrypted with a data key
+// that a replaced key decrypts. An interrupted one is repeated at the next start.
+func (k *Keyring) Clean(ctx context.Context) error {
+	if err := k.store.Clean(ctx); err != nil {
+		return err
+	}
+	return k.store.Write(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "update data_keys set cleaned = 1")
+		return err
+	})
+}
+
 // Rotate creates a data key, encrypted with the first master key, calls reencrypt with it, and deletes the data
 // keys before, all in a transaction. If encryption is off, the key is nil. reencrypt must write every value anew.
 func (k *Keyring) Rotate(ctx context.Context, tx *sql.Tx, now time.Time, reencrypt func(key *Key) error) error {

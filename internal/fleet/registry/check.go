@@ -153,3 +153,20 @@ func ListRunning(ctx context.Context, home string, drivers ...string) ([]string,
 	list, err := QueryStrings(ctx, db, "select case name when '' then id else name end from sandboxes where state in ('running', 'paused') and driver in "+Placeholders(len(drivers)), Args(drivers)...)
 	return list, errors.Join(err, db.Close())
 }
+
+// IsEncrypted reports whether secrets in the SQLite file of a home that LockExclusive has locked are encrypted.
+func IsEncrypted(ctx context.Context, home string) (encrypted bool, err error) {
+	name := filepath.Join(home, FileName)
+	if info, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		return false, nil
+	}
+	db := openFile(name, "deferred")
+	defer func() { err = errors.Join(err, db.Close()) }()
+	var table bool // a file of an older version has none
+	err = db.QueryRowContext(ctx, "select exists (select 1 from sqlite_master where name = 'data_keys')").Scan(&table)
+	if err != nil || !table {
+		return false, err
+	}
+	err = db.QueryRowContext(ctx, "select exists (select 1 from data_keys)").Scan(&encrypted)
+	return encrypted, err
+}

@@ -207,6 +207,42 @@ func (s *Store) Close() error {
 	return err
 }
 
+// Clean rewrites a SQLite file without what was changed or deleted before, which SQLite keeps in free parts of the file
+// and in its log. PostgreSQL decides itself when it does.
+func (s *Store) Clean(ctx context.Context) error {
+	if s.Postgres != nil {
+		return nil
+	}
+	select {
+	case s.WriteSlot <- struct{}{}:
+		defer func() { <-s.WriteSlot }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	conn, err := s.WriteDB.Conn(ctx)
+	if err != nil {
+		return fmt.Errorf("registry: %w", explainFull(s.home, err))
+	}
+	defer conn.Close()
+	var busy, pages, moved int
+	// The copy that vacuum makes may be too large for memory.
+	if _, err = conn.ExecContext(ctx, "pragma temp_store = file"); err == nil {
+		_, err = conn.ExecContext(ctx, "vacuum")
+		_, reset := conn.ExecContext(context.WithoutCancel(ctx), "pragma temp_store = memory")
+		err = errors.Join(err, reset)
+	}
+	if err == nil {
+		err = conn.QueryRowContext(ctx, "pragma wal_checkpoint(truncate)").Scan(&busy, &pages, &moved)
+	}
+	if err == nil && busy != 0 {
+		err = fmt.Errorf("%w: another process reads it", atoll.ErrUnavailable)
+	}
+	if err != nil {
+		return fmt.Errorf("registry: %w", explainFull(s.home, err))
+	}
+	return nil
+}
+
 // Changed reports whether other processes have written since the last call.
 func (s *Store) Changed(ctx context.Context) (bool, error) {
 	if s.Postgres != nil {

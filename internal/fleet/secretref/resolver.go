@@ -21,6 +21,10 @@ import (
 // failureCache is how long the error of a provider is returned again without asking it.
 const failureCache = 5 * time.Second
 
+// maxAsked is the number of names that a provider is asked for at once: an owner can name many, and each may be a
+// process of the host.
+const maxAsked = 8
+
 // maxKnown is the number of values of a reference that Known returns: the newest.
 const maxKnown = 4
 
@@ -36,7 +40,8 @@ type Resolver struct {
 	Now       func() time.Time // nil: time.Now
 
 	mu      sync.Mutex
-	entries map[string]*entry // by reference; guarded by mu
+	entries map[string]*entry           // by reference; guarded by mu
+	slots   map[*Provider]chan struct{} // hold a token for each name that is asked for; guarded by mu
 }
 
 // entry is a reference that was resolved.
@@ -112,9 +117,8 @@ func (r *Resolver) Resolve(ctx context.Context, ref string) (string, error) {
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
-	now := r.now()
 	e.mu.Lock()
-	if now.Before(e.expires) {
+	if r.now().Before(e.expires) {
 		defer e.mu.Unlock()
 		if e.err != nil {
 			return "", e.err
@@ -122,14 +126,21 @@ func (r *Resolver) Resolve(ctx context.Context, ref string) (string, error) {
 		return e.known[len(e.known)-1], nil
 	}
 	e.mu.Unlock()
+	slots := r.slotsOf(p)
+	select {
+	case slots <- struct{}{}:
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
 	value, err := p.read(ctx, name)
+	<-slots
 	if err != nil {
 		err = fmt.Errorf("reference %s: %w", ref, err)
 		if ctx.Err() != nil {
 			return "", err // of the caller, not of the provider
 		}
 	}
-	e.record(value, err, now.Add(p.lifetime(err)))
+	e.record(value, err, r.now().Add(p.lifetime(err))) // from its end: others wait for it, and must not ask again
 	return value, err
 }
 
@@ -142,6 +153,19 @@ func (p *Provider) lifetime(err error) time.Duration {
 		return time.Duration(p.Cache)
 	}
 	return defaultCache
+}
+
+// slotsOf returns the slots of a provider.
+func (r *Resolver) slotsOf(p *Provider) chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.slots == nil {
+		r.slots = make(map[*Provider]chan struct{})
+	}
+	if r.slots[p] == nil {
+		r.slots[p] = make(chan struct{}, maxAsked)
+	}
+	return r.slots[p]
 }
 
 func (r *Resolver) entry(ref string) *entry {

@@ -3,6 +3,7 @@
 package secretref
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -128,5 +129,58 @@ func TestSlowProvider(t *testing.T) {
 	}
 	if _, err := r.Resolve(t.Context(), "secret://e/PATH"); !errors.Is(err, atoll.ErrDenied) {
 		t.Errorf("a variable that is not allowed: %v", err)
+	}
+}
+
+// TestFailureOfSlowProviderIsUsedAgain fails after longer than a failure is used again: those that have waited for it must
+// not start the command one after the other.
+func TestFailureOfSlowProviderIsUsedAgain(t *testing.T) {
+	calls := filepath.Join(t.TempDir(), "calls")
+	start := time.Now()
+	count := func() int {
+		b, err := os.ReadFile(calls)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return len(b)
+	}
+	r := &Resolver{
+		Now:       func() time.Time { return start.Add(time.Duration(count()) * 2 * failureCache) }, // a call takes so long
+		Providers: map[string]*Provider{"s": {Command: []string{"sh", "-c", `printf x >>"$1"; exit 1`, "{name}", calls}, Allow: []string{"*"}}},
+	}
+	for range 3 {
+		if _, err := r.Resolve(t.Context(), "secret://s/a"); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	if n := count(); n != 1 {
+		t.Errorf("the command ran %d times, want once", n)
+	}
+}
+
+// TestFewNamesAtOnce checks that a provider is asked for few names at once, also if an owner refers to many.
+func TestFewNamesAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a"), []byte("value"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := &Provider{Directory: dir, Allow: []string{"*"}}
+	r := &Resolver{Providers: map[string]*Provider{"f": p, "other": {Directory: dir, Allow: []string{"*"}}}}
+	for range maxAsked {
+		r.slotsOf(p) <- struct{}{}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if v, err := r.Resolve(ctx, "secret://f/a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("%q, %v: want to wait for another name", v, err)
+	}
+	if v, err := r.Resolve(t.Context(), "secret://other/a"); err != nil || v != "value" {
+		t.Errorf("another provider: %q, %v", v, err)
+	}
+	<-r.slotsOf(p)
+	for range 2 {
+		if v, err := r.Resolve(t.Context(), "secret://f/a"); err != nil || v != "value" {
+			t.Errorf("%q, %v", v, err)
+		}
 	}
 }
