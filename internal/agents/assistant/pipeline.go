@@ -209,7 +209,8 @@ func (p *Pipeline) Prepare(ctx context.Context, ask *TurnRequest) (*Turn, error)
 	return t, err
 }
 
-func (p *Pipeline) prepareTurn(ctx context.Context, ask *TurnRequest) (_ *Turn, err error) {
+// resolveRequest returns a turn of which the request is checked, and the app, assistant and agent are known.
+func (p *Pipeline) resolveRequest(ctx context.Context, ask *TurnRequest) (*Turn, error) {
 	if err := ask.Account.RequireScope("turn", atoll.ScopeRun); err != nil {
 		return nil, err
 	}
@@ -221,7 +222,12 @@ func (p *Pipeline) prepareTurn(ctx context.Context, ask *TurnRequest) (_ *Turn, 
 	if err := t.resolveNames(); err != nil {
 		return nil, err
 	}
-	if err := t.checkRequest(); err != nil {
+	return t, t.checkRequest()
+}
+
+func (p *Pipeline) prepareTurn(ctx context.Context, ask *TurnRequest) (_ *Turn, err error) {
+	t, err := p.resolveRequest(ctx, ask)
+	if err != nil {
 		return nil, err
 	}
 	owner := ask.Account.Caller().Owner

@@ -71,21 +71,11 @@ func (p *Pipeline) Queue(ctx context.Context, ask *TurnRequest) (*QueuedTurn, er
 }
 
 func (p *Pipeline) queueTurn(ctx context.Context, ask *TurnRequest) (*QueuedTurn, error) {
-	if err := ask.Account.RequireScope("turn", atoll.ScopeRun); err != nil {
-		return nil, err
-	}
 	if ask.Chat == "" {
 		return nil, fieldError("chat", "%w: chat: a queued turn needs the chat whose turns it waits for", atoll.ErrInvalid)
 	}
-	app, err := p.opts.App(ctx)
+	t, err := p.resolveRequest(ctx, ask)
 	if err != nil {
-		return nil, err
-	}
-	t := &Turn{pipeline: p, request: ask, app: app}
-	if err := t.resolveNames(); err != nil {
-		return nil, err
-	}
-	if err := t.checkRequest(); err != nil {
 		return nil, err
 	}
 	owner := ask.Account.Caller().Owner
