@@ -227,13 +227,13 @@ func testResume(t *testing.T, driver, place string) {
 		})
 		wg.Go(func() {
 			defer close(started)
-			for ctx.Err() == nil {
-				if list, err := sb.Processes(ctx); err == nil && len(list) > 0 && list[len(list)-1].Running {
+			for ctx.Err() == nil { // a command that no guest has started yet is lost with its connection
+				if _, err := atoll.ReadFile(ctx, sb, "/tmp/started"); err == nil {
 					return
 				}
 			}
 		})
-		exit, err := sb.Exec(ctx, atoll.Cmd{Shell: script})
+		exit, err := sb.Exec(ctx, atoll.Cmd{Shell: ": > /tmp/started; " + script})
 		if err != nil || exit.Code != 7 {
 			t.Errorf("Exec: %+v, %v", exit, err)
 			cancel()

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -102,7 +103,15 @@ func ask(t *testing.T, port int, host string) string {
 	t.Helper()
 	req, _ := http.NewRequestWithContext(t.Context(), "GET", fmt.Sprintf("http://127.0.0.1:%d/x", port), nil)
 	req.Host = host
-	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(req)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Do(req)
+	for range 3 {
+		if !errors.Is(err, syscall.ECONNRESET) {
+			break
+		}
+		// Caddy has a new listener for each configuration, and closes the one before with what waits in its queue.
+		res, err = client.Do(req)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
