@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/atoll-sandbox/atoll/internal/vm/timer"
 )
 
 // recordCause records why the monitor ends its VM. The first cause stays.
@@ -71,7 +73,7 @@ func (m *monitor) decideEnd(oom bool) *End {
 		return set(ByPanic, "the guest's kernel panicked: %s", panicked)
 	case how.code != 0:
 		return set(ByFault, "the hypervisor ended with status %d: %s", how.code, fault)
-	case m.mux == nil && strings.HasPrefix(said, TimerFault):
+	case m.mux == nil && strings.HasPrefix(said, timer.Fault):
 		return set(ByTimer, "the guest: %s", said)
 	case m.mux == nil && said != "":
 		return set(ByBoot, "the guest: %s", said)

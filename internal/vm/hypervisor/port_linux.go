@@ -27,10 +27,6 @@ const (
 	Form  = "FORM\n" // followed by a setup; the guest answers, and then repeats Hello
 )
 
-// TimerFault begins the message of a guest that ends before its hello since its kernel, on a busy host, has measured
-// the frequency of its timer wrongly.
-const TimerFault = "the timer of this VM"
-
 // maxNoise limits the bytes on the port before the guest's hello.
 const maxNoise = 1 << 20
 

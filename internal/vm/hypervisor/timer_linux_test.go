@@ -10,6 +10,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
+	"github.com/atoll-sandbox/atoll/internal/vm/timer"
 	"github.com/atoll-sandbox/atoll/internal/vm/virtiofs"
 )
 
@@ -53,19 +54,19 @@ func TestWrongTimerIsTheReason(t *testing.T) {
 		t.Errorf("the share was served %d times, want %d", served, maxBoots)
 	}
 	c.Shares = nil
-	var timer *timerError
-	if !errors.As(err, &timer) || !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), TimerFault) {
+	var fault *timerError
+	if !errors.As(err, &fault) || !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), timer.Fault) {
 		t.Errorf("%v", err)
 	}
 	b, err := os.ReadFile(filepath.Join(c.Dir, BootLog))
-	if err != nil || !strings.Contains(string(b), TimerFault) {
+	if err != nil || !strings.Contains(string(b), timer.Fault) {
 		t.Errorf("%v: %s", err, b)
 	}
 	if end, err := LastEnd(c.Dir); err != nil || end.Reason != ByTimer {
 		t.Errorf("%+v, %v", end, err)
 	}
 	home := t.TempDir()
-	if err := SaveTemplate(t.Context(), c, filepath.Join(home, "template")); !errors.As(err, &timer) {
+	if err := SaveTemplate(t.Context(), c, filepath.Join(home, "template")); !errors.As(err, &fault) {
 		t.Errorf("as a template: %v", err)
 	}
 	if list, err := os.ReadDir(home); err != nil || len(list) > 0 {

@@ -74,9 +74,6 @@ func TestBothEndsAgree(t *testing.T) {
 	if Hello != hypervisor.Hello || Go != hypervisor.Go {
 		t.Errorf("%q and %q here, %q and %q at the host", Hello, Go, hypervisor.Hello, hypervisor.Go)
 	}
-	if TimerFault != hypervisor.TimerFault {
-		t.Errorf("%q here, %q at the host", TimerFault, hypervisor.TimerFault)
-	}
 	if moduleDir != boot.ModuleDir || moduleDir+"/list" != boot.ModuleList {
 		t.Errorf("modules in %s here, in %s where they are packed", moduleDir, boot.ModuleDir)
 	}

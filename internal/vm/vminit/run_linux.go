@@ -16,6 +16,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/guest"
+	"github.com/atoll-sandbox/atoll/internal/vm/timer"
 )
 
 // Run is the main function of process 1 of a VM. It never returns: it ends with the VM. If it ends
@@ -41,7 +42,7 @@ func run() error {
 	}
 	emulated, err := isEmulated()
 	if err == nil && emulated {
-		err = checkTimer()
+		err = timer.Check()
 	}
 	if err != nil {
 		return err

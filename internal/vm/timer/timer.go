@@ -1,4 +1,5 @@
-package vminit
+// Package timer checks the timer that the kernel of a VM has measured.
+package timer
 
 import (
 	"fmt"
@@ -8,9 +9,9 @@ import (
 	"strings"
 )
 
-// TimerFault begins the message of a VM that ends before its hello since its timer is of no use. The host
-// then boots another one. [internal/vm/hypervisor] has the same constant.
-const TimerFault = "the timer of this VM"
+// Fault begins the message of a VM that ends before its hello since its timer is of no use. The host
+// then boots another one.
+const Fault = "the timer of this VM"
 
 // The kernel measures the frequency of the local APIC's timer at each boot, for 100 ms by the time stamp counter. An
 // emulated processor on a busy host may not run for as long: then the kernel switches the timer off ("APIC frequency too slow"), and
@@ -25,9 +26,9 @@ const (
 	minTimerRatio, maxTimerRatio = 0.25, 1.5
 )
 
-// checkTimer returns an error that begins with TimerFault if the kernel of an emulated VM has measured its timer wrongly. It needs
+// Check returns an error that begins with Fault if the kernel of an emulated VM has measured its timer wrongly. It needs
 // no timer itself.
-func checkTimer() error {
+func Check() error {
 	if runtime.GOARCH != "amd64" {
 		return nil // other processors know the frequency
 	}
@@ -35,11 +36,11 @@ func checkTimer() error {
 	if err != nil {
 		return nil //nolint:nilerr // a kernel without it
 	}
-	return checkTimerList(string(b))
+	return checkList(string(b))
 }
 
-// checkTimerList checks the timer of the first processor in the text of /proc/timer_list.
-func checkTimerList(text string) error {
+// checkList checks the timer of the first processor in the text of /proc/timer_list.
+func checkList(text string) error {
 	_, device, found := strings.Cut(text, "Per CPU device: 0\n")
 	if !found {
 		return nil // an unknown format
@@ -53,7 +54,7 @@ func checkTimerList(text string) error {
 		case "Clock Event Device":
 			name = value
 			if value == "<NULL>" {
-				return fmt.Errorf("%s is off: the host was too busy while the kernel measured it", TimerFault)
+				return fmt.Errorf("%s is off: the host was too busy while the kernel measured it", Fault)
 			}
 		case "mult":
 			mult, err := strconv.ParseFloat(value, 64)
@@ -62,7 +63,7 @@ func checkTimerList(text string) error {
 			}
 			ratio := mult / (timerFrequency / 1e9 * (1 << timerShift))
 			if ratio < minTimerRatio || ratio > maxTimerRatio {
-				return fmt.Errorf("%s was measured as %.3g times as fast as it is: the host was too busy", TimerFault, ratio)
+				return fmt.Errorf("%s was measured as %.3g times as fast as it is: the host was too busy", Fault, ratio)
 			}
 			return nil
 		}
