@@ -12,8 +12,8 @@ import (
 const maxForwarded = 32
 
 // clientNetwork returns the address of a client, or for IPv6 its /64 network, which one client has whole. It is the peer of
-// the connection; if that is one of the trusted proxies, it is the last address of X-Forwarded-For that is not one. Addresses
-// before that one come from the client, who may write what it likes. Invalid: a socket without addresses.
+// the connection; if that is a trusted proxy, it is the last address of X-Forwarded-For that is not a trusted proxy. Earlier
+// addresses come from the client, who may write anything there. Invalid: a socket without addresses.
 func clientNetwork(r *http.Request, trusted []netip.Prefix) netip.Prefix {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -157,8 +157,8 @@ func (f *filter) copyEntry(h *tar.Header) error {
 // onlyWriter hides the other methods of a writer.
 type onlyWriter struct{ io.Writer }
 
-// checkEntry returns the header of an entry with a clean name and what drivers need of the rest; nil
-// for one that is left out.
+// checkEntry returns the header of an entry with a clean name and the fields that drivers need; nil
+// if the entry is skipped.
 func checkEntry(h *tar.Header) (*tar.Header, error) {
 	c := &tar.Header{
 		Typeflag: h.Typeflag, Mode: h.Mode & 0o7777, Uid: h.Uid, Gid: h.Gid, ModTime: h.ModTime, Format: tar.FormatPAX,

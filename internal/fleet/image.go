@@ -62,8 +62,8 @@ func errImageMissing(ref string) error {
 	return fmt.Errorf("%w: image %s has not been pulled: a caller with the scope %s must pull it first", atoll.ErrDenied, truncate(ref, 200), atoll.ScopeOperate)
 }
 
-// checkPresentImage refuses an image that the driver would have to pull, whoever the caller is. Drivers that don't keep
-// images have any.
+// checkPresentImage refuses an image that the driver would have to pull, whoever the caller is. It accepts every image for a
+// driver without an image store.
 func (f *Fleet) checkPresentImage(ctx context.Context, cfg *atoll.Config) error {
 	store, ok := f.findDriver(cfg.Driver).impl.(atoll.ImageStore)
 	if cfg.Image == "" || !ok {

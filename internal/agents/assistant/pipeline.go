@@ -209,7 +209,7 @@ func (p *Pipeline) Prepare(ctx context.Context, ask *TurnRequest) (*Turn, error)
 	return t, err
 }
 
-// resolveRequest returns a turn of which the request is checked, and the app, assistant and agent are known.
+// resolveRequest checks a request, and returns a turn with its app, assistant and agent.
 func (p *Pipeline) resolveRequest(ctx context.Context, ask *TurnRequest) (*Turn, error) {
 	if err := ask.Account.RequireScope("turn", atoll.ScopeRun); err != nil {
 		return nil, err

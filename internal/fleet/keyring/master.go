@@ -25,7 +25,7 @@ import (
 // commandTimeout limits the duration of the key command.
 const commandTimeout = 30 * time.Second
 
-// Limits of what holds the keys.
+// Limits of a key file, and of what a key command prints.
 const (
 	maxFile = 64 << 10 // bytes
 	maxKeys = 16
@@ -47,7 +47,7 @@ type Options struct {
 // IsSet reports whether there are keys.
 func (o Options) IsSet() bool { return o.File != "" || len(o.Command) > 0 }
 
-// source returns the name of what holds the keys, for errors.
+// source returns the setting that names the keys and its value, for errors.
 func (o Options) source() string {
 	if o.File != "" {
 		return "secrets.key_file " + o.File
