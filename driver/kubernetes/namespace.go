@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/policy"
 )
 
 // prepareNamespace creates the namespace, its quota and its network policies, if they are missing. It
@@ -164,39 +165,26 @@ func (t *target) awaitQuota(ctx context.Context) error {
 	}
 }
 
-// Networks that are not the public internet: local, private, link-local with the metadata services,
-// carrier-grade NAT, test and multicast addresses.
-var (
-	notPublic4 = []string{
-		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.168.0.0/16", "198.18.0.0/15",
-		"224.0.0.0/4", "240.0.0.0/4",
-	}
-	notPublic6 = []string{"::/8", "64:ff9b::/96", "64:ff9b:1::/48", "100::/64", "2002::/16", "fc00::/7", "fe80::/10", "ff00::/8"}
-)
-
 // internetRule returns the rule for the public internet, without the API of the cluster.
 func (t *target) internetRule() networkingv1.NetworkPolicyEgressRule {
 	block := func(cidr string, but []string) networkingv1.NetworkPolicyPeer {
 		return networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: cidr, Except: but}}
 	}
-	except4, except6 := notPublic4, notPublic6
+	reserved := policy.ReservedRanges()
 	if u, err := url.Parse(t.config.Host); err == nil {
-		if a, err := netip.ParseAddr(u.Hostname()); err == nil && a.Is4() && !isCovered(except4, a) {
-			except4 = append(except4[:len(except4):len(except4)], netip.PrefixFrom(a, 32).String())
-		} else if err == nil && a.Is6() && !isCovered(except6, a) {
-			except6 = append(except6[:len(except6):len(except6)], netip.PrefixFrom(a, 128).String())
+		if a, err := netip.ParseAddr(u.Hostname()); err == nil && policy.IsPublic(a.Unmap()) {
+			reserved = append(reserved, netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+		}
+	}
+	var except4, except6 []string
+	for _, p := range reserved {
+		if p.Addr().Is4() {
+			except4 = append(except4, p.String())
+		} else {
+			except6 = append(except6, p.String())
 		}
 	}
 	return networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{block("0.0.0.0/0", except4), block("::/0", except6)}}
-}
-
-func isCovered(list []string, a netip.Addr) bool {
-	for _, text := range list {
-		if p, err := netip.ParsePrefix(text); err == nil && p.Contains(a) {
-			return true
-		}
-	}
-	return false
 }
 
 // dnsRule returns the rule for the cluster's DNS.

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -90,6 +91,10 @@ func truncate(s string) string {
 	}
 	return s
 }
+
+// ReservedRanges returns the ranges that are not part of the public internet, for a firewall that
+// cannot ask [IsPublic].
+func ReservedRanges() []netip.Prefix { return append(slices.Clone(reservedRanges), nat64) }
 
 // reservedRanges are the ranges that are not part of the public internet. A rule can name them as
 // such.
