@@ -5,15 +5,6 @@ import (
 	"time"
 )
 
-// Defaults and minimums of a virtual machine: [Resources.Memory] and [Resources.CPU] of
-// [Spec.Limits].
-const (
-	DefaultVMMemory = 8 << 30 // bytes
-	MinVMMemory     = 1 << 30 // bytes
-	DefaultVMCPU    = 4       // virtual processors, where the host has as many
-	MinVMCPU        = 1
-)
-
 // FreshStarter is a Stopper whose disks can be discarded.
 type FreshStarter interface {
 	// StartFresh starts a stopped sandbox in the state of its creation: everything written to its

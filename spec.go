@@ -58,6 +58,15 @@ type Spec struct {
 	Progress func(Progress) `json:"-"`
 }
 
+// Defaults and minimums of a virtual machine: [Resources.Memory] and [Resources.CPU] of
+// [Spec.Limits].
+const (
+	DefaultVMMemory = 8 << 30 // bytes
+	MinVMMemory     = 1 << 30 // bytes
+	DefaultVMCPU    = 4       // virtual processors, where the host has as many
+	MinVMCPU        = 1
+)
+
 // VM holds the settings that only virtual machines have.
 type VM struct {
 	Nested *bool    `json:"nested_virt,omitempty"`     // virtual machines inside it; nil: if this host supports it

@@ -355,3 +355,28 @@ func (r *Repo) checkOutLFSFile(store, name string, o lfsObject) (err error) {
 	}
 	return err
 }
+
+// sendLFS sends the LFS objects to which revisions point and which the host's store has, and sets the filter for them, if a
+// commit uses git-lfs. revs are lines for 'git rev-list --stdin'.
+func (r *Repo) sendLFS(ctx context.Context, g guest, git host, commit, revs string, args ...string) error {
+	uses, err := git.usesLFS(ctx, commit)
+	if err != nil || !uses {
+		return err
+	}
+	if err := g.configureLFS(ctx); err != nil {
+		return err
+	}
+	store, exists, err := r.lfsStore(ctx)
+	if err != nil || !exists {
+		return err
+	}
+	list, err := git.listLFSObjects(ctx, revs, args...)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	return runPiped(ctx, func(_ context.Context, w io.Writer) error {
+		return writeLFSTar(w, store, list)
+	}, func(ctx context.Context, in io.Reader) error {
+		return g.sb.Import(ctx, path.Join(g.dir, ".git"), in)
+	})
+}

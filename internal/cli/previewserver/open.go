@@ -11,9 +11,6 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
 )
 
-// openLink is how long a link is good that is made to open a browser.
-const openLink = 12 * time.Hour
-
 // SandboxURL returns what a browser opens for a port of a sandbox, which the first
 // argument names; without one it is the project's of this directory.
 func SandboxURL(ctx context.Context, a *app.App, args []string, port int) (string, error) {
@@ -41,7 +38,7 @@ func SandboxURL(ctx context.Context, a *app.App, args []string, port int) (strin
 		return "", fmt.Errorf("%w: the server leads no names to this sandbox: its proxy is for the people of its own machine", atoll.ErrUnavailable)
 	}
 	if list[0].Locked {
-		l, err := a.Conn.CreateRouteLink(ctx, atoll.RouteLink{Sandbox: sb.ID(), Port: port, Expires: time.Now().Add(openLink).UTC()})
+		l, err := a.Conn.CreateRouteLink(ctx, atoll.RouteLink{Sandbox: sb.ID(), Port: port, Expires: time.Now().Add(app.LinkLife).UTC()})
 		if err != nil {
 			return "", err
 		}

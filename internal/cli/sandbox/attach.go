@@ -12,6 +12,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/attach"
 	"github.com/atoll-sandbox/atoll/internal/cli/exitcode"
+	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
 )
 
@@ -104,7 +105,7 @@ then the name of the session.`,
 	b.AddRecordFlag(cmd)
 	cmd.Flags().StringVar(&branch, "worktree", "", "attach to the terminal of the working tree of `BRANCH`")
 	cmd.Flags().BoolVarP(&web.wanted, "web", "w", false, "print a link for a browser")
-	cmd.Flags().StringVar(&web.life, "for", app.LinkLife, "lifetime of the link of --web, a `DURATION`")
+	cmd.Flags().StringVar(&web.life, "for", output.FormatDuration(app.LinkLife), "lifetime of the link of --web, a `DURATION`")
 	cmd.Flags().StringVar(&web.provider, "provider", "", "`PROVIDER` of the page of --web: builtin or zellij (default: that of .atoll.yaml, else builtin)")
 	return cmd
 }

@@ -62,7 +62,7 @@ may; 'atoll token rm' revokes it.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&life, "for", app.LinkLife, "lifetime of the link, a `DURATION`")
+	cmd.Flags().StringVar(&life, "for", output.FormatDuration(app.LinkLife), "lifetime of the link, a `DURATION`")
 	cmd.Flags().BoolVarP(&readOnly, "read-only", "r", false, "only look")
 	cmd.Flags().BoolVarP(&printOnly, "print", "p", false, "print the link, open nothing")
 	return cmd

@@ -8,14 +8,9 @@ import (
 
 // Limits of a terminal.
 const (
-	MaxRows       = 300
-	MaxCols       = 500
-	MaxScrollback = 10_000
-	maxHistory    = 4 << 20 // bytes of all the lines above the screen
+	MaxRows = 300
+	MaxCols = 500
 )
-
-// DefaultScrollback is the number of stored lines if a spec has 0.
-const DefaultScrollback = 2000
 
 // Emulator is a terminal emulator: Write updates its state. It is not safe
 // for concurrent use.

@@ -2,6 +2,12 @@ package vt
 
 import "strings"
 
+const (
+	DefaultScrollback = 2000    // lines above the screen if a spec has 0
+	MaxScrollback     = 10_000  // lines
+	maxHistory        = 4 << 20 // bytes of all the lines above the screen
+)
+
 // scrollback is a ring buffer of the lines above the screen, stored as terminal output:
 // that takes a fraction of the memory of cells.
 type scrollback struct {
