@@ -3,6 +3,8 @@ package atolltest
 import (
 	"archive/tar"
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -10,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -323,12 +326,18 @@ func mountRaceStaysInside(e *env) {
 			move("away", "d")
 		}
 	})
-	exit := e.exec(sb, atoll.Cmd{Shell: `i=0; while [ $i -lt 200 ]; do i=$((i+1))
+	const most = 4 * time.Second // of each part: enough for all rounds, unless the processor is emulated
+	exit, err := sb.Exec(e.newContext(), atoll.Cmd{Timeout: most, Shell: `i=0; while [ $i -lt 200 ]; do i=$((i+1))
 cat /share/d/canary; echo x > /share/d/n$i; mkdir /share/d/m$i; chmod 600 /share/d/canary; rm -rf /share/d/m$i; done 2>/dev/null; true`})
+	if err != nil && !errors.Is(err, atoll.ErrTimeout) {
+		e.Error(err)
+	}
 	if bytes.Contains(exit.Stdout, []byte("secret-of")) {
 		e.Error("a command has read the canary")
 	}
-	for range 100 {
+	rounds, cancel := context.WithTimeout(e.newContext(), most)
+	defer cancel()
+	for n := 0; n < 100 && rounds.Err() == nil; n++ {
 		b, _ := atoll.ReadFile(e.newContext(), sb, "/share/d/canary") // only the content counts
 		if bytes.Contains(b, []byte("secret-of")) {
 			e.Error("ReadFile has read the canary")

@@ -168,6 +168,7 @@ func TestDocumentedCommands(t *testing.T) {
 // TestGoExamples compiles the Go code that documents show and runs the programs. A fragment is put
 // into the file of its page in testdata/document/go at the line "//block N".
 func TestGoExamples(t *testing.T) {
+	testenv.Logic(t)
 	gotool, err := exec.LookPath("go")
 	if err != nil {
 		t.Skip("the go command is missing")
@@ -262,6 +263,7 @@ func runProgram(t *testing.T, dir, name string, args ...string) (string, error) 
 // TestDocumentedCommandLinesAreValid checks that each atoll command in the documents, in a block
 // or within a sentence, exists with the flags that it shows.
 func TestDocumentedCommandLinesAreValid(t *testing.T) {
+	testenv.Logic(t)
 	checked := 0
 	for _, file := range documents(t) {
 		text, err := os.ReadFile(file)
@@ -284,6 +286,7 @@ func TestDocumentedCommandLinesAreValid(t *testing.T) {
 // TestHelpPages checks that each page of the help has an example whose command lines are valid, and
 // that it fits into a terminal of 80 columns.
 func TestHelpPages(t *testing.T) {
+	testenv.Logic(t)
 	root := cli.NewRootCommand(&app.App{})
 	root.InitDefaultHelpCmd()
 	var check func(cmd *cobra.Command)

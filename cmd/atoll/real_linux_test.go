@@ -34,24 +34,9 @@ func TestRealScripts(t *testing.T) {
 	t.Run("rootless", rootless)
 	t.Run("docker", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "real")
-		copyShare(t, dir)
+		copyShare(t, realDir, dir)
 		realScripts(t, dir, "docker", enginetest.Host(t))
 	})
-}
-
-// copyShare copies one in three of the scripts in realDir to a new directory, others on
-// each day, or all if $ATOLL_SCRIPTS is "all".
-func copyShare(t *testing.T, to string) {
-	t.Helper()
-	scripts, err := filepath.Glob(filepath.Join(realDir, "*.txtar"))
-	err = errors.Join(err, os.MkdirAll(to, 0o755))
-	for _, name := range testenv.Sample(t, scripts, (len(scripts)+2)/3, "ATOLL_SCRIPTS") {
-		text, rerr := os.ReadFile(name)
-		err = errors.Join(err, rerr, os.WriteFile(filepath.Join(to, filepath.Base(name)), text, 0o644))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestDocumentedCommandsInNamespaces runs the commands that documents show for real programs,
@@ -62,8 +47,8 @@ func TestDocumentedCommandsInNamespaces(t *testing.T) {
 }
 
 // TestMachineScripts runs the scripts of testdata/script/machine on machines, whose
-// image they find at $ROOT, and those of testdata/script/real that say more of
-// machines than of any sandbox: each boots one to be copied from.
+// image they find at $ROOT, and two a day of those of testdata/script/real that say more
+// of machines than of any sandbox.
 func TestMachineScripts(t *testing.T) {
 	testenv.Real(t, "qemu")
 	if os.Getenv("ATOLL_MACHINE_KERNEL") == "" {
@@ -101,7 +86,7 @@ func TestMachineScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	const head = "env ATOLL_MICROVM_ROOTS=$ROOT\nenv ATOLL_DEFAULTS_IMAGE=$ROOT\nenv ATOLL_DEFAULTS_MEMORY=1024m\nenv ATOLL_DEFAULTS_CPUS=1\n"
-	for _, name := range []string{"copy.txtar", "detach.txtar", "life.txtar", "time.txtar"} {
+	for _, name := range testenv.Sample(t, []string{"copy.txtar", "detach.txtar", "life.txtar", "time.txtar"}, 2, "ATOLL_SCRIPTS") {
 		text, err := os.ReadFile(filepath.Join(realDir, name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, name), append([]byte(head), text...), 0o600)
@@ -234,7 +219,7 @@ func rootless(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	copyShare(t, filepath.Join(dir, realDir))
+	copyShare(t, realDir, filepath.Join(dir, realDir))
 	program, err := os.ReadFile(os.Args[0])
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "atoll.test"), program, 0o755)

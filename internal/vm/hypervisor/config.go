@@ -80,6 +80,8 @@ type Config struct {
 
 	// StartTimeout is the time limit until the VM serves; 0: two minutes.
 	StartTimeout time.Duration `json:"Patience"`
+
+	boots int // how often it is booted again for a wrong timer; 0: maxBoots
 }
 
 // Disk is a virtio-blk device, which the guest finds by its serial.

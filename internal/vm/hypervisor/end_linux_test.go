@@ -2,6 +2,7 @@ package hypervisor
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
@@ -22,6 +23,10 @@ func TestSaysWhyItDoesNotStart(t *testing.T) {
 	if err := os.WriteFile(wrong, []byte(strings.Repeat("no kernel ", 1000)), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	misbehave := func(c *Config, how string) { // after the boot: all of one template
+		*c = *templateConfig(t)
+		c.Setup = json.RawMessage(`{"misbehave":"` + how + `"}`)
+	}
 	for name, test := range map[string]struct {
 		change func(c *Config)
 		reason Reason
@@ -37,10 +42,10 @@ func TestSaysWhyItDoesNotStart(t *testing.T) {
 		"NoKernel":     {func(c *Config) { c.Kernel = wrong + "2" }, ByFault, "kernel: open ", atoll.ErrUnavailable},
 		"NoDisk":       {func(c *Config) { c.Disks = []Disk{{File: wrong + "2", Format: "raw", Serial: "root"}} }, ByFault, "disk root: open ", atoll.ErrUnavailable},
 		"NoQcow2":      {func(c *Config) { c.Disks = []Disk{{File: wrong, Format: "qcow2", Serial: "root"}} }, ByFault, "not in qcow2 format", atoll.ErrUnavailable},
-		"Garbage":      {func(c *Config) { c.Append = "test=garbage" }, ByProtocol, "the guest's answer to its setup", atoll.ErrUnavailable},
-		"Huge":         {func(c *Config) { c.Append = "test=huge" }, ByProtocol, "a message of 2147483647 bytes", atoll.ErrUnavailable},
-		"Mute":         {func(c *Config) { c.Append, c.StartTimeout = "test=mute", 12*time.Second }, ByProtocol, "the time limit was exceeded", atoll.ErrUnavailable},
-		"Refuses":      {func(c *Config) { c.Append = "test=refuse" }, BySetup, "the disk is  [31mbroken", atoll.ErrUnavailable},
+		"Garbage":      {func(c *Config) { misbehave(c, "garbage") }, ByProtocol, "the guest's answer to its setup", atoll.ErrUnavailable},
+		"Huge":         {func(c *Config) { misbehave(c, "huge") }, ByProtocol, "a message of 2147483647 bytes", atoll.ErrUnavailable},
+		"Mute":         {func(c *Config) { misbehave(c, "mute"); c.StartTimeout = 5 * time.Second }, ByProtocol, "the time limit was exceeded", atoll.ErrUnavailable},
+		"Refuses":      {func(c *Config) { misbehave(c, "refuse") }, BySetup, "the disk is  [31mbroken", atoll.ErrUnavailable},
 		"LittleMemory": {func(c *Config) { c.Memory = 64 << 20 }, ByPanic, "the guest's kernel panicked: ", atoll.ErrUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -221,7 +221,7 @@ func startForEver(t *testing.T) {
 	if err := json.Unmarshal([]byte(os.Getenv("ATOLL_MACHINE_CONFIG")), &c); err != nil {
 		t.Fatal(err)
 	}
-	c.Append = "test=mute" // otherwise it might be done before it is killed
+	c.Setup = json.RawMessage(`{"misbehave":"mute"}`) // otherwise it might be done before it is killed
 	_, err := Start(deadline(t), &c)
 	t.Fatal(err)
 }

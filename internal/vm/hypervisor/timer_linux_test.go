@@ -28,7 +28,7 @@ func TestVMWithWrongTimerBootsAgain(t *testing.T) {
 			return nil
 		}
 		cleaned := 0
-		_, err := repeatBoot(t.Context(), func() (*launchedMonitor, error) { return nil, boot() }, func() error { cleaned++; return nil })
+		_, err := repeatBoot(t.Context(), maxBoots, func() (*launchedMonitor, error) { return nil, boot() }, func() error { cleaned++; return nil })
 		if (err == nil) != c.ok || n != c.boots || cleaned != c.boots-1 || err != nil && !errors.Is(err, atoll.ErrUnavailable) {
 			t.Errorf("%d wrong timers: %d boots, %d times cleaned, %v", c.wrong, n, cleaned, err)
 		}
@@ -39,7 +39,7 @@ func TestVMWithWrongTimerBootsAgain(t *testing.T) {
 // template, too. Its share is served for each boot.
 func TestWrongTimerIsTheReason(t *testing.T) {
 	c := vmConfig(t)
-	c.Append = "test=timer"
+	c.Append, c.boots = "test=timer", 2
 	program, err := virtiofs.Find9PHelper()
 	if err != nil {
 		testenv.Skip(t, "qemu", "%v", err)
@@ -50,10 +50,10 @@ func TestWrongTimerIsTheReason(t *testing.T) {
 		return virtiofs.Serve(ctx, virtiofs.Share{Helper: c.Helper, Program: program, Dir: t.TempDir(), User: 1000, Nobody: 1_700_000_123})
 	}}}
 	_, err = Start(t.Context(), c)
-	if served != maxBoots {
-		t.Errorf("the share was served %d times, want %d", served, maxBoots)
+	if served != c.boots {
+		t.Errorf("the share was served %d times, want %d", served, c.boots)
 	}
-	c.Shares = nil
+	c.Shares, c.boots = nil, 1
 	var fault *timerError
 	if !errors.As(err, &fault) || !errors.Is(err, atoll.ErrUnavailable) || !strings.Contains(err.Error(), timer.Fault) {
 		t.Errorf("%v", err)

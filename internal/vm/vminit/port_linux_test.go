@@ -2,6 +2,7 @@ package vminit
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -99,5 +100,20 @@ func TestLines(t *testing.T) {
 	}
 	if _, err := totalMemory("nothing"); err == nil {
 		t.Error("no total is one")
+	}
+}
+
+// TestSetupThatIsNone reads setups that are no JSON, too long, or cut off.
+func TestSetupThatIsNone(t *testing.T) {
+	for text, want := range map[string]string{
+		"\x00\x00\x00\x05{nope": "its setup: invalid character",
+		"\x7f\xff\xff\xff":      fmt.Sprint("2147483647 bytes: at most ", MaxSetup),
+		"\x00\x00\x00\x09{}":    "its setup: unexpected EOF",
+		"\x00":                  "its setup: unexpected EOF",
+	} {
+		s, err := readSetup(strings.NewReader(text))
+		if s != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, %v; want %s", text, s, err, want)
+		}
 	}
 }

@@ -3,7 +3,6 @@ package vminit
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,8 +131,6 @@ func TestWhatIsWrong(t *testing.T) {
 		{"HadErrors", "the kernel found errors in it", "unavailable", damage(stateAt, 3)},
 		{"BadGroups", "its file system is damaged", "unavailable", damage(2*superblock, bytes.Repeat([]byte{0xa5}, 4096)...)},
 		{"NoRoot", "is not that of /", "invalid", func(_ *testing.T, s *start) { s.setup.Disks = nil }},
-		{"NoJSON", "its setup", "invalid", func(_ *testing.T, s *start) { s.raw = []byte("\x00\x00\x00\x05{nope") }},
-		{"TooLong", fmt.Sprint(MaxSetup), "invalid", func(_ *testing.T, s *start) { s.raw = []byte{0x7f, 0xff, 0xff, 0xff} }},
 		{"NoShare", "the kernel of the VM has no 9p", "unsupported", func(_ *testing.T, s *start) {
 			s.setup.Shares = []Share{{Tag: "x", Path: "/x", Proto: "9p"}}
 		}},

@@ -42,7 +42,6 @@ type start struct {
 	args   []string   // of QEMU
 	append string     // kernel parameters
 	conns  []*os.File // its descriptors from 3
-	raw    []byte     // sent instead of setup, with its length
 }
 
 // vm is a VM under test.
@@ -222,14 +221,11 @@ func (v *vm) handshake(t testing.TB, l net.Listener, s start) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := s.raw
-	if b == nil {
-		if b, err = json.Marshal(s.setup); err != nil {
-			t.Fatal(err)
-		}
-		b = append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)
+	b, err := json.Marshal(s.setup)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := st.Write(b); err != nil {
+	if _, err := st.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(b))), b...)); err != nil {
 		t.Fatal(err)
 	}
 	var head [4]byte

@@ -1,11 +1,12 @@
 // Command init is the guest of this package's tests. It uses the protocol of the real init, and
-// misbehaves as the kernel's parameter test=… or the first line of a stream selects.
+// misbehaves as the kernel's parameter test=…, its setup or the first line of a stream selects.
 package main
 
 import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -82,7 +83,7 @@ func run() error {
 			}
 		}
 	}
-	return servePort(port, test)
+	return servePort(port)
 }
 
 // loadModules loads the kernel modules of the initramfs.
@@ -129,7 +130,7 @@ func openPort() (*os.File, error) {
 }
 
 // servePort says hello, reads the setup and serves streams.
-func servePort(port *os.File, test string) error {
+func servePort(port *os.File) error {
 	var said atomic.Bool
 	go func() {
 		for !said.Load() {
@@ -142,13 +143,6 @@ func servePort(port *os.File, test string) error {
 		return fmt.Errorf("%q: %v", b, err)
 	}
 	said.Store(true)
-	if test == "garbage" {
-		for {
-			if _, err := port.Write(bytes.Repeat([]byte{0, 9, 0xff, 0xff}, 1000)); err != nil {
-				return err
-			}
-		}
-	}
 	c := yamux.DefaultConfig()
 	c.EnableKeepAlive = false
 	c.LogOutput = io.Discard
@@ -168,8 +162,16 @@ func servePort(port *os.File, test string) error {
 	if _, err := io.ReadFull(st, setup); err != nil {
 		return err
 	}
+	var do struct{ Misbehave string }
+	_ = json.Unmarshal(setup, &do) // other setups are none of ours
 	answer := `{"error":""}`
-	switch test {
+	switch do.Misbehave {
+	case "garbage":
+		for {
+			if _, err := port.Write(bytes.Repeat([]byte{0, 9, 0xff, 0xff}, 1000)); err != nil {
+				time.Sleep(time.Hour) // the host says why it has ended
+			}
+		}
 	case "refuse":
 		answer = `{"error":"the disk is \u001b[31mbroken","reason":"invalid"}`
 	case "huge":
