@@ -1,7 +1,7 @@
 // Parts that several views use.
 
-import type { ComponentChildren } from 'preact'
-import { createContext } from 'preact'
+import type { ComponentChildren, FunctionComponent } from 'preact'
+import { Component, createContext, h } from 'preact'
 import { useContext, useEffect, useReducer, useRef, useState } from 'preact/hooks'
 import { type API } from '../api'
 import { ask, label } from '../dom'
@@ -19,6 +19,30 @@ export function useLive(): Live {
   const [, draw] = useReducer((n: number) => n + 1, 0)
   useEffect(() => live.subscribe(() => draw(undefined)), [live])
   return live
+}
+
+/** Draws the component again when a sandbox changes. */
+export function useSandbox(id: string): Live {
+  const { live } = useShared()
+  const [, draw] = useReducer((n: number) => n + 1, 0)
+  useEffect(() => live.watch(id, () => draw(undefined)), [live, id])
+  return live
+}
+
+/** Draws the component again when the list of sandboxes changes. */
+export function useList(): Live {
+  const { live } = useShared()
+  const [, draw] = useReducer((n: number) => n + 1, 0)
+  useEffect(() => { draw(undefined); return live.watchList(() => draw(undefined)) }, [live])
+  return live
+}
+
+/** The same component, drawn again only if one of its properties is another value. */
+export function memo<P extends object>(of: FunctionComponent<P>): new () => Component<P> {
+  return class extends Component<P> {
+    override shouldComponentUpdate(next: P): boolean { return (Object.keys(next) as (keyof P)[]).some((k) => next[k] !== this.props[k]) }
+    override render() { return h(of, this.props as never) }
+  }
 }
 
 /** Reads an object of the API now, when deps change, and at reload. */

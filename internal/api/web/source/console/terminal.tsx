@@ -5,7 +5,7 @@ import type { Terminal } from '../api'
 import { label } from '../dom'
 import { Screen, type State } from '../screen'
 import { confirm, path, Problem, useAct, useAsk, useShared } from './parts'
-import { useEvents } from './sandbox'
+import { useEvents } from './follow'
 
 export function TerminalTab({ id }: { id: string }) {
   const { api, server } = useShared()

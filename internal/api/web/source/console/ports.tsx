@@ -1,0 +1,47 @@
+// The ports of a sandbox: what listens, who may open it, and links for others.
+
+import { useState } from 'preact/hooks'
+import { age, confirm, Empty, Label, path, Problem, Table, useAct, useAsk, useShared } from './parts'
+import { Preview } from './preview'
+import { useEvents } from './follow'
+import type { Link, Port, Sandbox } from './types'
+
+const lifetimes: [string, string][] = [['1', 'an hour'], ['12', '12 hours'], ['168', 'a week']]
+
+export function PortsTab({ s }: { s: Sandbox }) {
+  const { api, live } = useShared()
+  const run = useAct()
+  const l = useAsk<{ items: Port[] }>(path('sandboxes', s.id, 'ports'))
+  const links = useAsk<{ items: Link[] }>('v1/routes/links')
+  const [made, setMade] = useState<{ port: number; url: string; hours: string }>()
+  const [hours, setHours] = useState('12')
+  const [shown, show] = useState(0)
+  useEvents(s.id, ['sandbox.port.'], l.reload)
+  const share = (port: number) => run(async () => {
+    const { url } = await api.ask<{ url: string }>('POST', 'v1/routes/links', { sandbox: s.id, port, expires: new Date(Date.now() + Number(hours) * 3600_000).toISOString() })
+    setMade({ port, url, hours })
+    links.reload()
+  })
+  const revoke = async (k: Link) => {
+    if (await confirm('Revoke this link? Who opened the ports with it loses them at once.', `${k.port ? 'port ' + k.port : 'all ports'}, until ${new Date(k.expires).toLocaleString()}`, 'Revoke')) await run(() => api.ask('DELETE', path('routes', 'links', k.id)), 'Revoked')
+    links.reload()
+  }
+  const valid = (links.value?.items ?? []).filter((k) => k.sandbox === s.id || k.sandbox === s.name)
+  const open = Boolean(s.config.public_ports)
+  return (
+    <>
+      <Problem error={l.error} />
+      {l.value && !l.value.items.length && <Empty>No program listens on a port.</Empty>}
+      <p class="line faint">{open ? 'Everyone who reaches the server may open the ports of this sandbox.' : 'You, and who has a link, may open the ports of this sandbox.'}
+        <span class="space" /><label>Links are valid for <select value={hours} onChange={(e) => setHours(e.currentTarget.value)}>{lifetimes.map(([k, name]) => <option value={k}>{name}</option>)}</select></label></p>
+      {made && <p class="panel">Link to port {made.port}, shown this once, for {lifetimes.find(([k]) => k === made.hours)![1]}: <code>{made.url}</code></p>}
+      {Boolean(l.value?.items.length) && <Table name="Ports" head={['Port', 'Address', 'Program', '']}>{l.value!.items.map((p) => {
+        const url = live.ports.get(s.id)?.find((r) => r.port === p.port)?.url
+        return <tr><th scope="row">{url ? <a href={url} target="_blank" rel="noopener noreferrer">{p.port}</a> : p.port}</th><td><Label of={p.address} /></td><td><Label of={p.command} /></td><td><span class="acts">{url && <button aria-expanded={shown === p.port} aria-label={'preview ' + p.port} onClick={() => show(shown === p.port ? 0 : p.port)}>preview</button>}<button onClick={() => void share(p.port)}>create a link</button></span></td></tr>
+      })}</Table>}
+      {shown > 0 && live.ports.get(s.id)?.some((r) => r.port === shown) && <Preview key={shown} port={shown} url={live.ports.get(s.id)!.find((r) => r.port === shown)!.url!} />}
+      {valid.length > 0 && <><h2>Links</h2><Table name="Links" head={['Port', 'Created', 'Valid until', '']}>{valid.map((k) => (
+        <tr key={k.id}><th scope="row">{k.port || 'all'}</th><td>{age(k.created)} ago</td><td>{new Date(k.expires).toLocaleString([], { hour12: false })}</td><td><span class="acts"><button class="danger" aria-label={`revoke the link to port ${k.port ?? ''}`} onClick={() => void revoke(k)}>revoke</button></span></td></tr>))}</Table></>}
+    </>
+  )
+}
