@@ -24,9 +24,10 @@ type (
 		Snapshot string `path:"snapshot" doc:"The snapshot's id, or its name."`
 	}
 	compareSnapshots struct {
-		snapshotKey
+		SandboxKey
 
-		To string `query:"to" doc:"The id or name of a later snapshot; by default the files as they are now."`
+		Snapshot string `path:"snapshot" doc:"The id or name of the earlier snapshot."`
+		To       string `query:"to" doc:"The id or name of a later snapshot; by default the files as they are now."`
 	}
 	restoreSnapshot struct {
 		SandboxKey

@@ -69,12 +69,12 @@ function knock(why: string): void {
   const logins = el('div', { class: 'logins' })
   void addLogins(logins)
   const field = el('input', { type: 'password', placeholder: 'atoll_…', autocomplete: 'off', spellcheck: 'false', 'aria-label': 'Token' })
-  document.body.replaceChildren(el('form', { class: 'knock', submit: (e) => {
+  document.body.replaceChildren(el('main', { class: 'knock' }, el('form', { submit: (e) => {
     e.preventDefault()
     sessionStorage.setItem(kept, field.value.trim())
     void begin()
   } }, el('h1', {}, 'atoll'), el('p', {}, why), logins, field, el('button', { class: 'yes' }, 'Open'),
-  el('p', { class: 'hint' }, el('code', {}, 'atoll ui'), ' makes a link that needs none; ', el('code', {}, 'atoll token create'), ' makes a token.')))
+  el('p', { class: 'hint' }, el('code', {}, 'atoll ui'), ' makes a link that needs none; ', el('code', {}, 'atoll token create'), ' makes a token.'))))
   look.follow(() => undefined)
   field.focus()
 }

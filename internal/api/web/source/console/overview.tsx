@@ -73,7 +73,8 @@ export function DeniedHosts({ id }: { id: string }) {
   const allow = async (host: string, seconds?: number) => {
     if (await run(() => api.ask('PATCH', path('sandboxes', id, 'network'), { allow: [host], ...(seconds && { seconds }) }), label(host) + (seconds ? ' is allowed for 10 minutes' : ' is allowed'))) live.settle(id, host)
   }
-  return <>{(live.denied.get(id) ?? []).map((d) => (
+  const allowed = live.sandboxes.get(id)?.config.network?.allow // by another window, perhaps
+  return <>{(live.denied.get(id) ?? []).filter((d) => !allowed?.includes(d.host)).map((d) => (
     <span class="chip denied" title={label(d.message, 200)}><Label of={d.host} most={40} /> <button aria-label={'Allow once: ' + label(d.host)} title="For 10 minutes" onClick={() => void allow(d.host, once)}>once</button> <button aria-label={'Allow always: ' + label(d.host)} onClick={() => void allow(d.host)}>always</button> <button aria-label={'Dismiss ' + label(d.host)} onClick={() => live.settle(id, d.host)}>×</button></span>))}</>
 }
 
@@ -206,7 +207,7 @@ export function Overview() {
       )}
       {!live.loaded ? <Empty>Loading…</Empty> : !all.length ? <Empty>There is no sandbox. “Create” makes one; so does <code>atoll create</code>.</Empty> : !shown.length ? <Empty>No sandbox matches.</Empty> : (
         <div class="scroll" role="region" aria-label="Sandboxes" tabIndex={0}>
-          <table class="cards">
+          <table class="cards choice">
             <thead><tr>
               <th scope="col"><input type="checkbox" aria-label="Choose all shown" checked={picked.length === shown.length} onChange={(e) => setChosen(new Set(e.currentTarget.checked ? shown.map((s) => s.id) : []))} /></th>
               {['Name', 'State', 'Driver', 'CPU', 'Memory', 'Disk', 'Network', 'Branches', 'Cost', 'Ports', 'Denied', 'Age'].map((h) => <th scope="col">{h}</th>)}

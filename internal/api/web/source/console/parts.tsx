@@ -1,7 +1,7 @@
 // Parts that several views use.
 
-import type { ComponentChildren, FunctionComponent } from 'preact'
-import { Component, createContext, h } from 'preact'
+import type { ComponentChildren, FunctionComponent, VNode } from 'preact'
+import { cloneElement, Component, createContext, h, isValidElement, toChildArray } from 'preact'
 import { useContext, useEffect, useReducer, useRef, useState } from 'preact/hooks'
 import { type API } from '../api'
 import { ask, label } from '../dom'
@@ -109,11 +109,13 @@ export function Empty({ children }: { children: ComponentChildren }) { return <p
 
 export function Problem({ error }: { error?: string }) { return error ? <p class="problem" role="alert">{error}</p> : null }
 
-/** A table that scrolls inside its box when the window is narrow. */
+/** A table whose rows become cards, with the head of a column before each cell, when the window is narrow. */
 export function Table({ name, head, children }: { name: string; head: string[]; children: ComponentChildren }) {
+  const named = (row: VNode) => cloneElement(row, {}, toChildArray((row.props as { children?: ComponentChildren }).children).map((cell, i) => isValidElement(cell) && cell.type === 'td' && head[i] ? cloneElement(cell as VNode<Record<string, unknown>>, { 'data-head': head[i] }) : cell))
+  children = toChildArray(children).map((row) => isValidElement(row) && row.type === 'tr' ? named(row) : row)
   return (
     <div class="scroll" role="region" aria-label={name} tabIndex={0}>
-      <table><thead><tr>{head.map((h) => <th scope="col">{h || <span class="hidden">Actions</span>}</th>)}</tr></thead><tbody>{children}</tbody></table>
+      <table class="cards"><thead><tr>{head.map((h) => <th scope="col">{h || <span class="hidden">Actions</span>}</th>)}</tr></thead><tbody>{children}</tbody></table>
     </div>
   )
 }

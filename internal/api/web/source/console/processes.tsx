@@ -118,7 +118,7 @@ function ProcessTree({ s }: { s: Sandbox }) {
       <div class="line"><h2>All processes</h2><span class="faint">{state.list && `${state.list.length}, as the ps of the sandbox lists them`}</span><span class="space" /><button onClick={() => void read()}>Read the tree again</button></div>
       <Problem error={state.error} />
       {Boolean(state.list?.length) && <Table name="Tree of processes" head={['Process', 'Memory', 'Command', '']}>{state.list!.map((t) => (
-        <tr key={t.pid}><td class="number">{t.pid}</td><td class="number">{bytes(t.memory)}</td><th scope="row"><code><span class="faint" aria-hidden="true">{t.depth ? '  '.repeat(t.depth - 1) + '└ ' : ''}</span><Label of={t.command} most={140} /></code></th>
+        <tr key={t.pid}><td class="number">{t.pid}</td><td class="number">{bytes(t.memory)}</td><th scope="row"><code><span class="faint branch" aria-hidden="true">{t.depth ? '  '.repeat(t.depth - 1) + '└ ' : ''}</span><Label of={t.command} most={140} /></code></th>
           <td><span class="acts">{t.pid > 1 && <button class="danger" aria-label={'kill process ' + t.pid} onClick={() => void kill(t)}>kill</button>}</span></td></tr>))}</Table>}
     </section>
   )

@@ -84,7 +84,7 @@ export function AgentTab({ sandbox }: { sandbox: string }) {
       <Problem error={l.error} />
       {l.turns && !chats.length && <Empty>No agent has worked here yet.</Empty>}
       <div class="talk" role="log" aria-label="Conversation">{turns.map((t, i) => <TurnLog key={t.id} turn={t} said={known[i]} ended={l.reload} />)}</div>
-      <Write key={chat} sandbox={sandbox} last={last} sent={(t) => { choose(t.chat || t.id); l.reload() }} />
+      <Write key={chat} sandbox={sandbox} last={turns.find((t) => t.state === 'running' || t.state === 'waiting') ?? last} sent={(t) => { choose(t.chat || t.id); l.reload() }} />
     </>
   )
 }
@@ -101,7 +101,7 @@ function Total({ turns }: { turns: Turn[] }) {
 /** What is left of the month's tokens and money for models, if there is a limit. */
 function Budget() {
   const q = useAsk<{ limit: Record<string, number | undefined>; used: Record<string, number | undefined> }>('v1/quota').value
-  const parts = q ? [q.limit.tokens ? `${q.used.tokens ?? 0} of ${q.limit.tokens} tokens` : '', q.limit.cost ? `$${(q.used.cost ?? 0).toFixed(2)} of $${q.limit.cost.toFixed(2)}` : ''].filter(Boolean) : []
+  const parts = q ? [(q.limit.tokens ?? 0) > 0 ? `${q.used.tokens ?? 0} of ${q.limit.tokens} tokens` : '', (q.limit.cost ?? 0) > 0 ? `$${(q.used.cost ?? 0).toFixed(2)} of $${q.limit.cost!.toFixed(2)}` : ''].filter(Boolean) : []
   return parts.length ? <span class="facts">this month: {parts.join(', ')}</span> : null
 }
 
