@@ -256,21 +256,8 @@ func (c *consoleTest) testElsewhere() {
 	})
 	c.goTo("ports")
 	c.p.WaitText("table", "8123")
-	links := func() int {
-		l, err := c.newClient().RouteLinks(c.Context())
-		if err != nil {
-			c.Fatal(err)
-		}
-		return len(l)
-	}
-	c.p.Select(`label:has-text("Links are valid for") select`, "1")
-	c.p.Click(`tr:has-text("8123") >> text="create a link"`)
-	c.act("create a link", func() bool { return links() == 1 })
-	c.p.WaitText(`[aria-label="Links"]`, "8123")
-	c.inspect("ports")
-	c.p.Click(`[aria-label="revoke the link to port 8123"]`)
-	c.p.Click(`dialog .yes`)
-	c.act("revoke a link", func() bool { return links() == 0 })
+	c.p.WaitText("main", "Everyone who reaches")
+	c.inspect("ports-open")
 }
 
 // testWorkspaceFiles writes a file of the workspace shared, which no sandbox has.
@@ -312,6 +299,7 @@ func (c *consoleTest) testRestart() {
 	c.p.WaitText(".link", "disconnected")
 	c.p.WaitText(".lost[role=alert]", "may be old")
 	c.inspect("disconnected")
+	c.s.links = true
 	c.s.startServer()
 	c.all = c.s.fleet.Account(fleet.LocalCaller())
 	c.p.WaitText(".link", "live")
@@ -322,4 +310,27 @@ func (c *consoleTest) testRestart() {
 	c.p.WaitText("table", "after")
 	c.goTo("agent")
 	c.p.Wait(`document.querySelector('[aria-label="Message to the agent"]')?.value === 'half a message'`)
+	c.testLinks()
+}
+
+// testLinks makes and revokes a link to the port 8123, which can now be opened with one only.
+func (c *consoleTest) testLinks() {
+	c.Helper()
+	c.goTo("ports")
+	c.p.WaitText("table", "8123")
+	links := func() int {
+		l, err := c.newClient().RouteLinks(c.Context())
+		if err != nil {
+			c.Fatal(err)
+		}
+		return len(l)
+	}
+	c.p.Select(`label:has-text("Links are valid for") select`, "1")
+	c.p.Click(`tr:has-text("8123") >> text="create a link"`)
+	c.act("create a link", func() bool { return links() == 1 })
+	c.p.WaitText(`[aria-label="Links"]`, "8123")
+	c.inspect("ports")
+	c.p.Click(`[aria-label="revoke the link to port 8123"]`)
+	c.p.Click(`dialog .yes`)
+	c.act("revoke a link", func() bool { return links() == 0 })
 }

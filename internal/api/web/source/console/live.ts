@@ -15,12 +15,15 @@ const mostRead = 20 // changed sandboxes that are read one by one; the list is r
 
 export type Connection = { at: 'connecting' } | { at: 'live' } | { at: 'lost'; until: number } | { at: 'denied' }
 
+/** A port that a program listens on; url: its name on the proxy; locked: it is opened with a link only. */
+export interface OpenPort { port: number; url?: string; command?: string; locked?: boolean }
+
 export class Live {
   readonly sandboxes = new Map<string, Sandbox>()
   readonly usage = new Map<string, Usage>()
   readonly doomed = new Set<string>() // sandboxes that are removed soon, unless it is undone
   readonly denied = new Map<string, Denied[]>()
-  readonly ports = new Map<string, { port: number; url?: string; command?: string }[]>()
+  readonly ports = new Map<string, OpenPort[]>()
   events: AtollEvent[] = []
   connection: Connection = { at: 'connecting' }
   loaded = false
@@ -243,13 +246,13 @@ export class Live {
   }
 
   private async loadPorts(): Promise<void> {
-    const found = new Map<string, { port: number; url?: string; command?: string }[]>()
+    const found = new Map<string, OpenPort[]>()
     try {
       const { items } = await this.api.ask<{ items: Route[] }>('GET', 'v1/routes')
       const names = new Map([...this.sandboxes.values()].map((s) => [s.name, s.id] as const))
       for (const r of items) {
         const id = this.sandboxes.has(r.sandbox) ? r.sandbox : names.get(r.sandbox)
-        if (id && r.port) found.set(id, [...(found.get(id) ?? []), { port: r.port, url: webAddress(r.url), command: r.command }])
+        if (id && r.port) found.set(id, [...(found.get(id) ?? []), { port: r.port, url: webAddress(r.url), command: r.command, locked: r.locked }])
       }
     } catch (e) {
       if (!(e instanceof Refused) || e.status === 0) return

@@ -9,7 +9,7 @@ export interface Sandbox {
   owner: Owner; config: Config; features: Features; labels?: Record<string, string>
 }
 export interface AtollEvent { id: number; time: string; type: string; object: string; name?: string; message?: string; owner: Owner; data?: Record<string, string> }
-export interface Route { host: string; url: string; sandbox: string; port?: number; command?: string }
+export interface Route { host: string; url: string; sandbox: string; port?: number; command?: string; locked?: boolean }
 export interface Port { port: number; address: string; command?: string; pid?: number }
 export interface Usage { cpu: number | undefined; memory: number; disk: number; processes: number; rate?: number }
 export interface Denied { host: string; time: string; message: string }
