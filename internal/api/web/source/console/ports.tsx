@@ -24,7 +24,7 @@ export function PortsTab({ s }: { s: Sandbox }) {
     links.reload()
   })
   const revoke = async (k: Link) => {
-    if (await confirm('Revoke this link? Who opened the ports with it loses them at once.', `${k.port ? 'port ' + k.port : 'all ports'}, until ${new Date(k.expires).toLocaleString()}`, 'Revoke')) await run(() => api.ask('DELETE', path('routes', 'links', k.id)), 'Revoked')
+    if (await confirm('Revoke this link? Who opened the ports with it loses them at once.', `valid until ${new Date(k.expires).toLocaleString()}`, 'Revoke')) await run(() => api.ask('DELETE', path('routes', 'links', k.id)), 'Revoked')
     links.reload()
   }
   const valid = (links.value?.items ?? []).filter((k) => k.sandbox === s.id || k.sandbox === s.name)
@@ -37,14 +37,14 @@ export function PortsTab({ s }: { s: Sandbox }) {
       {l.value && !l.value.items.length && <Empty>No program listens on a port.</Empty>}
       {l.value && l.value.items.length > 0 && <p class="line faint">{who}
         <span class="space" />{locked && <label>Links are valid for <select value={hours} onChange={(e) => setHours(e.currentTarget.value)}>{lifetimes.map(([k, name]) => <option value={k}>{name}</option>)}</select></label>}</p>}
-      {made && <p class="panel">Link to port {made.port}, shown this once, for {lifetimes.find(([k]) => k === made.hours)![1]}: <code>{made.url}</code></p>}
+      {made && <p class="panel">Link to port {made.port} and the others of this sandbox, shown this once, for {lifetimes.find(([k]) => k === made.hours)![1]}: <code>{made.url}</code></p>}
       {Boolean(l.value?.items.length) && <Table name="Ports" head={['Port', 'Address', 'Program', '']}>{l.value!.items.map((p) => {
         const url = live.ports.get(s.id)?.find((r) => r.port === p.port)?.url
         return <tr><th scope="row">{url ? <a href={url} target="_blank" rel="noopener noreferrer">{p.port}</a> : p.port}</th><td><Label of={p.address} /></td><td><Label of={p.command} /></td><td><span class="acts">{url && <button aria-expanded={shown === p.port} aria-label={'preview ' + p.port} onClick={() => show(shown === p.port ? 0 : p.port)}>preview</button>}{locked && <button onClick={() => void share(p.port)}>create a link</button>}</span></td></tr>
       })}</Table>}
       {shown > 0 && live.ports.get(s.id)?.some((r) => r.port === shown) && <Preview key={shown} port={shown} url={live.ports.get(s.id)!.find((r) => r.port === shown)!.url!} />}
-      {valid.length > 0 && <><h2>Links</h2><Table name="Links" head={['Port', 'Created', 'Valid until', '']}>{valid.map((k) => (
-        <tr key={k.id}><th scope="row">{k.port || 'all'}</th><td>{age(k.created)} ago</td><td>{new Date(k.expires).toLocaleString([], { hour12: false })}</td><td><span class="acts"><button class="danger" aria-label={`revoke the link to port ${k.port ?? ''}`} onClick={() => void revoke(k)}>revoke</button></span></td></tr>))}</Table></>}
+      {valid.length > 0 && <><h2>Links</h2><Table name="Links" head={['Created', 'Valid until', '']}>{valid.map((k) => (
+        <tr key={k.id}><th scope="row">{age(k.created)} ago</th><td>{new Date(k.expires).toLocaleString([], { hour12: false })}</td><td><span class="acts"><button class="danger" onClick={() => void revoke(k)}>revoke</button></span></td></tr>))}</Table></>}
     </>
   )
 }

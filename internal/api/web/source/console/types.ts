@@ -30,4 +30,4 @@ export interface FileVersion { kind: string; size: number; mode: string; uid: nu
 export interface Difference { from: string; to?: string; total: number; files: { path: string; status: string; old?: FileVersion; new?: FileVersion }[] }
 export interface Session { id: string; agent?: string; assistant?: string; model?: string; sandbox?: string; state: string; turn: string; turns: number; usage?: Usages; permissions?: Permission[] }
 export interface ChatMessage { role: string; text: string }
-export interface Link { id: string; sandbox: string; port?: number; created: string; expires: string }
+export interface Link { id: string; sandbox: string; created: string; expires: string }
