@@ -252,6 +252,17 @@ func (s *Sandbox) Snapshots(ctx context.Context) ([]atoll.SnapshotInfo, error) {
 	return getList[atoll.SnapshotInfo](ctx, s.c, s.newCall("list snapshots", "", "/snapshots"))
 }
 
+// CompareSnapshots lists the files that differ between a snapshot, by id or name, and another one, or the files as
+// they are now if to is empty. Of many only the first are listed.
+func (s *Sandbox) CompareSnapshots(ctx context.Context, from, to string) (atoll.SnapshotDifference, error) {
+	k := s.newCall("compare snapshots", "", "/snapshots/"+escapeSegment(from)+"/difference")
+	k.query = make(url.Values)
+	setText(k.query, "to", to)
+	var d atoll.SnapshotDifference
+	err := s.c.getJSON(ctx, k, &d)
+	return d, err
+}
+
 // RemoveSnapshot removes a snapshot, given by id or name.
 func (s *Sandbox) RemoveSnapshot(ctx context.Context, snapshot string) error {
 	return s.c.getJSON(ctx, s.newCall("remove snapshot", http.MethodDelete, "/snapshots/"+escapeSegment(snapshot)), nil)

@@ -165,6 +165,7 @@ var routeRoles = map[string]atoll.Role{
 	"GET /v1/sandboxes/{id}/processes/{process}":             atoll.RoleViewer,
 	"GET /v1/sandboxes/{id}/processes/{process}/output":      atoll.RoleViewer,
 	"GET /v1/sandboxes/{id}/snapshots":                       atoll.RoleViewer,
+	"GET /v1/sandboxes/{id}/snapshots/{snapshot}/difference": atoll.RoleUser,
 	"GET /v1/sandboxes/{id}/stats":                           atoll.RoleViewer,
 	"GET /v1/sandboxes/{id}/terminals":                       atoll.RoleViewer,
 	"GET /v1/sandboxes/{id}/terminals/{terminal}/screen":     atoll.RoleViewer,

@@ -23,6 +23,12 @@ type (
 
 		Snapshot string `path:"snapshot" doc:"The snapshot's id, or its name."`
 	}
+	compareSnapshots struct {
+		SandboxKey
+
+		Snapshot string `path:"snapshot" doc:"The id or name of the earlier snapshot."`
+		To       string `query:"to" doc:"The id or name of a later snapshot; by default the files as they are now."`
+	}
 	restoreSnapshot struct {
 		SandboxKey
 
@@ -95,6 +101,19 @@ func (s *Server) registerSnapshots(api huma.API) {
 			return nil, err
 		}
 		return emptyReply(atoll.RemoveSnapshot(ctx, sb, in.Snapshot))
+	})
+	registerJSON(s, api, huma.Operation{
+		OperationID: "compare-snapshots", Method: http.MethodGet, Path: "/v1/sandboxes/{id}/snapshots/{snapshot}/difference", Tags: noun,
+		Summary: "List the files that differ between a snapshot and another one, or the files as they are now",
+		Description: "By content, kind, mode and owner. All files are read, so the scope run is needed. The first 2000 are listed, by path. A file of the image that was changed for the " +
+			"first time counts as added.",
+		Errors: []int{404, 501, 507},
+	}, func(ctx context.Context, a *fleet.Account, in *compareSnapshots) (*reply[atoll.SnapshotDifference], error) {
+		sb, err := a.Open(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return oneReply(sb.CompareSnapshots(ctx, in.Snapshot, in.To))
 	})
 	s.registerRestore(api)
 }

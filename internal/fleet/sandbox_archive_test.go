@@ -317,3 +317,46 @@ func TestImportPullsNoImage(t *testing.T) {
 	_, _, err := a.ImportArchive(t.Context(), bytes.NewReader(of("busybox")), ImportOptions{})
 	must(t, err)
 }
+
+// TestCompareSnapshots: two snapshots, and a snapshot and the files of today, differ in what was done between.
+func TestCompareSnapshots(t *testing.T) {
+	f := openFleet(t, Options{})
+	sb := mustCreate(t, f.Account(LocalCaller()), atoll.Config{Spec: atoll.Spec{Name: "box"}})
+	shellOutput(t, sb, "mkdir -p /work/empty; echo 1 >/work/a; echo 1 >/work/b; ln -s a /work/l")
+	_, err := sb.Snapshot(t.Context(), "one")
+	must(t, err)
+	shellOutput(t, sb, "cd /work; echo 2 >a; rm b; echo 3 >c; chmod 600 a; ln -sf c l; rm /usr/bin/grep")
+	_, err = sb.Snapshot(t.Context(), "two")
+	must(t, err)
+	shellOutput(t, sb, "echo now >/work/d")
+	list := func(from, to string) (all []string) {
+		t.Helper()
+		d, err := sb.CompareSnapshots(t.Context(), from, to)
+		must(t, err)
+		for _, f := range d.Files {
+			all = append(all, f.Status+" "+f.Path)
+		}
+		return all
+	}
+	between := []string{"deleted /usr/bin/grep", "modified /work/a", "deleted /work/b", "added /work/c", "modified /work/l"}
+	if diff := cmp.Diff(between, list("one", "two")); diff != "" {
+		t.Errorf("between the snapshots (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"added /work/d"}, list("two", "")); diff != "" {
+		t.Errorf("since the second one (-want +got):\n%s", diff)
+	}
+	if got := list("two", "two"); len(got) > 0 {
+		t.Errorf("a snapshot differs from itself: %q", got)
+	}
+	if _, err := sb.CompareSnapshots(t.Context(), "one", "three"); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("with a missing snapshot: %v", err)
+	}
+	if n := len(f.comparisons); n != 0 {
+		t.Errorf("%d comparisons have not ended", n)
+	}
+	reader, err := f.Account(Caller{Owner: atoll.Local, Scopes: []atoll.Scope{atoll.ScopeRead}}).Open(t.Context(), "box")
+	must(t, err)
+	if _, err := reader.CompareSnapshots(t.Context(), "one", "two"); !errors.Is(err, atoll.ErrDenied) {
+		t.Errorf("without the scope run: %v", err)
+	}
+}

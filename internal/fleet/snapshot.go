@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/archive"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
@@ -75,6 +76,37 @@ func (s *Sandbox) RemoveSnapshot(ctx context.Context, snapshot string) error {
 	})
 	noted(err)
 	return err
+}
+
+// maxComparisons is how many comparisons of snapshots a server runs at once: each may need 200 MB of memory.
+const maxComparisons = 2
+
+// CompareSnapshots lists the files that differ between a snapshot, by id or name, and another one, or the files as
+// they are now if to is empty. The driver must be an [atoll.FilePacker]. The caller needs [atoll.ScopeRun]. At most
+// maxComparisons run at once in a server; others wait.
+func (s *Sandbox) CompareSnapshots(ctx context.Context, from, to string) (d atoll.SnapshotDifference, err error) {
+	noted := s.startAudit("compare snapshots", from+" "+to)
+	err = callInner(ctx, s, "compare snapshots", func(ctx context.Context, t atoll.FilePacker) error {
+		select {
+		case s.f.comparisons <- struct{}{}:
+			defer func() { <-s.f.comparisons }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		old, err := t.PackFiles(ctx, from)
+		if err != nil {
+			return err
+		}
+		now, err := t.PackFiles(ctx, to)
+		if err != nil {
+			return errors.Join(err, old.Close())
+		}
+		d, err = archive.Compare(ctx, old, now)
+		return errors.Join(err, old.Close(), now.Close())
+	})
+	d.From, d.To = from, to
+	noted(err)
+	return d, err
 }
 
 // emitSnapshotEvent emits an event about a snapshot of the sandbox.

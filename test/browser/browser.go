@@ -121,6 +121,9 @@ type Window struct {
 	Width, Height int
 	Light         bool
 	Touch         bool // a touch screen and no mouse
+
+	Half bool      // pictures have half the width and height
+	Time time.Time // what the page's clock says, in UTC; zero: the time
 }
 
 type command struct {
@@ -133,6 +136,8 @@ type command struct {
 	Light   bool   `json:"light,omitempty"`
 	Touch   bool   `json:"touch,omitempty"`
 	On      bool   `json:"on,omitempty"`
+	Half    bool   `json:"half,omitempty"`
+	Time    int64  `json:"time,omitempty"`    // milliseconds since 1970
 	Timeout int64  `json:"timeout,omitempty"` // milliseconds
 }
 
@@ -184,7 +189,11 @@ func (b *Browser) Open(t testing.TB, address string, look Window) *Page {
 	b.last++
 	p := &Page{b: b, t: t, n: b.last}
 	b.mu.Unlock()
-	p.runCommand(command{Do: "open", Text: address, Width: look.Width, Height: look.Height, Light: look.Light, Touch: look.Touch})
+	c := command{Do: "open", Text: address, Width: look.Width, Height: look.Height, Light: look.Light, Touch: look.Touch, Half: look.Half}
+	if !look.Time.IsZero() {
+		c.Time = look.Time.UnixMilli()
+	}
+	p.runCommand(c)
 	return p
 }
 
@@ -305,12 +314,37 @@ func (p *Page) Screenshot(name string) {
 	}
 }
 
-func savePNG(file string, value json.RawMessage) error {
+// Picture returns an image of the page as a PNG.
+func (p *Page) Picture() []byte {
+	p.t.Helper()
+	b, err := decodePNG(p.runCommand(command{Do: "screenshot"}))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return b
+}
+
+// Heap returns the bytes of the page's JavaScript objects and the number of its DOM nodes, after a collection of
+// garbage.
+func (p *Page) Heap() (bytes, nodes int) {
+	p.t.Helper()
+	var got struct{ Bytes, Nodes float64 }
+	if err := json.Unmarshal(p.runCommand(command{Do: "heap"}), &got); err != nil {
+		p.t.Fatal(err)
+	}
+	return int(got.Bytes), int(got.Nodes)
+}
+
+func decodePNG(value json.RawMessage) ([]byte, error) {
 	var text string
 	if err := json.Unmarshal(value, &text); err != nil {
-		return err
+		return nil, err
 	}
-	b, err := base64.StdEncoding.DecodeString(text)
+	return base64.StdEncoding.DecodeString(text)
+}
+
+func savePNG(file string, value json.RawMessage) error {
+	b, err := decodePNG(value)
 	if err != nil {
 		return err
 	}

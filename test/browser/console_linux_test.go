@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 	"github.com/atoll-sandbox/atoll/test/browser"
@@ -31,7 +33,8 @@ type consoleTest struct {
 	axe  string // source of axe-core
 	acts int
 
-	secret string // of the console's token
+	inspected int    // inspections so far
+	secret    string // of the console's token
 }
 
 // TestConsole walks through the views of the console and verifies each act through the API.
@@ -39,11 +42,7 @@ func TestConsole(t *testing.T) {
 	b := sharedBrowser(t)
 	s := newTestServer(t)
 	c := &consoleTest{T: t, s: s, b: b, all: s.fleet.Account(fleet.LocalCaller())}
-	source, err := os.ReadFile(testenv.Program(t, "axe", "ATOLL_AXE"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.axe = string(source)
+	c.axe = readAxe(t)
 	c.secret = s.createToken(atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun, atoll.ScopeAdmin, atoll.ScopeHost}}).Secret
 	parent := t
 	t.Cleanup(c.removeSandboxes)
@@ -83,6 +82,16 @@ func TestConsole(t *testing.T) {
 	t.Logf("%d acts", c.acts)
 }
 
+// readAxe returns the source of axe-core.
+func readAxe(t testing.TB) string {
+	t.Helper()
+	source, err := os.ReadFile(testenv.Program(t, "axe", "ATOLL_AXE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(source)
+}
+
 // act counts an act and waits until the API reports its effect.
 func (c *consoleTest) act(what string, done func() bool) {
 	c.Helper()
@@ -98,10 +107,13 @@ func (c *consoleTest) act(what string, done func() bool) {
 	}
 }
 
-// axeWidths has the width at which axe-core checks a theme: it takes longer than all else.
-var axeWidths = map[string]int{"dark": 1440, "light": 360}
+// looks are the theme and width of the two looks that an inspection may have.
+var looks = []struct {
+	light bool
+	width int
+}{{false, 1440}, {true, 360}}
 
-// show shows a view and checks it at three widths in two themes.
+// show shows a view and checks it.
 func (c *consoleTest) show(name, hash string, ready string) {
 	c.Helper()
 	c.p.Eval(`(location.hash = `+quote(hash)+`, null)`, nil)
@@ -109,24 +121,51 @@ func (c *consoleTest) show(name, hash string, ready string) {
 	c.inspect(name)
 }
 
+// pictured are the inspections of what TestLooks shows, too: it runs axe-core, which takes longer than all else.
+var pictured = []string{
+	"access", "approval", "audit", "changes", "changes-side-by-side", "chat", "comparison", "create", "drivers", "events", "files", "images", "metrics", "network", "overview",
+	"pools", "ports", "project", "question", "settings", "snapshots", "turns", "workspace-files", "workspaces",
+}
+
+// inspect checks what is shown: that it fits at three widths, and with axe-core in a dark and wide or a light and
+// narrow window, by turns.
 func (c *consoleTest) inspect(name string) {
 	c.Helper()
-	for _, theme := range []string{"dark", "light"} {
-		for _, width := range []int{1440, 768, 360} {
-			c.p.Resize(width, 900)
-			var over int
-			c.p.Eval(`document.documentElement.scrollWidth - innerWidth`, &over)
-			if over > 0 {
-				c.Errorf("%s at %d pixels: the page is %d pixels too wide", name, width, over)
-			}
-			c.p.Screenshot(fmt.Sprintf("console-%s-%s-%d", name, theme, width))
-			if width == axeWidths[theme] {
-				c.checkAccessible(fmt.Sprintf("%s, %s, %d", name, theme, width))
-			}
+	look := looks[c.inspected%len(looks)]
+	c.inspected++
+	for _, width := range []int{1440, 768, 360} {
+		if slices.Contains(pictured, name) && width > 360 {
+			continue
 		}
-		c.p.Resize(1440, 900)
-		c.p.Eval(`(document.querySelector('[aria-label="Dark or light"]').click(), null)`, nil) // a dialog may be in front of it
+		c.p.Resize(width, 900)
+		if over := overflow(c.p); over > 0 {
+			c.Errorf("%s at %d pixels: the page is %d pixels too wide", name, width, over)
+		}
+		c.p.Screenshot(fmt.Sprintf("console-%s-%d", name, width))
+		if width != look.width || slices.Contains(pictured, name) {
+			continue
+		}
+		c.setLight(look.light)
+		checkAccessible(c.T, c.p, c.axe, fmt.Sprintf("%s, light: %t, %d", name, look.light, width))
+		c.setLight(false)
 	}
+	c.p.Resize(1440, 900)
+}
+
+// overflow returns how many pixels the page is wider than its window.
+func overflow(p *browser.Page) (over int) {
+	p.Eval(`document.documentElement.scrollWidth - innerWidth`, &over)
+	return over
+}
+
+// setLight chooses the light or the dark theme. A dialog may be in front of the button.
+func (c *consoleTest) setLight(on bool) {
+	c.Helper()
+	look := "dark"
+	if on {
+		look = "light"
+	}
+	c.p.Eval(`(document.documentElement.dataset.look !== '`+look+`' && document.querySelector('[aria-label="Dark or light"]').click(), null)`, nil)
 }
 
 // makePicture makes a picture of docs/pictures, as $ATOLL_SCREENSHOTS/doc-NAME.png.
@@ -138,12 +177,16 @@ func (c *consoleTest) makePicture(name string) {
 }
 
 // checkAccessible runs axe-core on everything but the screen of a terminal: programs choose its colors.
-func (c *consoleTest) checkAccessible(where string) {
-	c.Helper()
+func checkAccessible(t testing.TB, p *browser.Page, axe, where string) {
+	t.Helper()
+	var there bool
+	if p.Eval(`typeof window.axe === 'object'`, &there); !there {
+		p.Eval(axe+`; null`, nil)
+	}
 	var found []string
-	c.p.Eval(c.axe+`; (async () => (await axe.run({ exclude: ['.xterm-rows'] }, { resultTypes: ['violations'] })).violations.flatMap((v) => v.nodes.map((n) => v.id + ': ' + n.html.slice(0, 160) + ' ' + (n.failureSummary ?? '').slice(0, 300))))()`, &found)
+	p.Eval(`(async () => (await axe.run({ exclude: ['.xterm-rows'] }, { resultTypes: ['violations'] })).violations.flatMap((v) => v.nodes.map((n) => v.id + ': ' + n.html.slice(0, 160) + ' ' + (n.failureSummary ?? '').slice(0, 300))))()`, &found)
 	for _, f := range found {
-		c.Errorf("%s: %s", where, f)
+		t.Errorf("%s: %s", where, f)
 	}
 }
 
@@ -373,7 +416,17 @@ func (c *consoleTest) testSnapshots() {
 	})
 	c.p.WaitText("table", "before")
 	c.inspect("snapshots")
-	c.output("echo later >page.html")
+	c.output("echo later >page.html; touch '" + hostile + "'; rm -r sub")
+	c.p.Click(`[aria-label="Comparison"] button`)
+	c.act("compare", func() bool {
+		d, err := c.openClient("made").CompareSnapshots(c.Context(), "before", "")
+		return err == nil && slices.ContainsFunc(d.Files, func(f atoll.FileDifference) bool {
+			return f.Status == atoll.FileModified && path.Base(f.Path) == "page.html"
+		})
+	})
+	c.p.WaitText(`[aria-label="Files that differ"]`, "/page.html")
+	c.p.WaitText(`[aria-label="Files that differ"]`, "/sub/hay.txt")
+	c.inspect("comparison")
 	c.p.Click(`text="restore"`)
 	c.p.Click(`dialog .yes`)
 	c.act("restore", func() bool { return c.read("page.html") == "changed <b>text</b>\n" })
@@ -391,6 +444,16 @@ func (c *consoleTest) testSnapshots() {
 		return err == nil && len(l) == 0
 	})
 	c.show("events", at+"events", `document.body.innerText.includes('sandbox.restored')`)
+}
+
+// openClient returns a sandbox of the API's client with the rights of the console's token.
+func (c *consoleTest) openClient(name string) *client.Sandbox {
+	c.Helper()
+	sb, err := c.newClient().Sandbox(c.Context(), name)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return sb
 }
 
 // quote returns a string as a JavaScript literal.

@@ -1,6 +1,9 @@
 package browser_test
 
 import (
+	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -39,6 +42,12 @@ func (c *consoleTest) testProcesses() {
 	c.p.Click(`tr:has-text("4321") >> .danger`)
 	c.p.Click(`dialog .yes`)
 	c.act("kill", func() bool { return running() == 0 })
+	if _, err := c.openClient("made").StartProcess(c.Context(), "", atoll.Cmd{Shell: "sleep 4322 & wait; sleep 1; true"}); err != nil {
+		c.Fatal(err)
+	}
+	c.p.Click(`[aria-label="Tree of processes"] tr:has-text("sleep 4322") >> .danger`)
+	c.p.Click(`dialog .yes`)
+	c.act("kill a child", func() bool { return !strings.Contains(c.output("ps -eo args"), "sleep 4322\n") })
 }
 
 // testTerminal checks that a 24-bit colour, which xterm sets as a style attribute, is shown under the page's
@@ -112,18 +121,28 @@ func (c *consoleTest) testAgent() {
 	c.p.Fill(field, "wait for me")
 	c.p.Click(`text="Send"`)
 	c.p.WaitText(`[role=log]`, "I wait until I am interrupted.")
+	c.p.Fill(field, "said meanwhile")
+	c.p.Click(`text="Send without interrupting"`) // this agent reads nothing while it works: it is the next turn
+	c.act("send without interrupting", func() bool { all := c.turns(); return len(all) == 3 && all[2].State == "queued" })
+	c.p.Click(`text="Interrupt"`)
+	c.act("interrupt", c.hasEnded(3, agent.OK))
+	c.p.WaitText(`[role=log]`, "Read: said meanwhile")
+	c.p.Fill(field, "wait again")
+	c.p.Click(`text="Send"`)
+	c.act("send again", func() bool { return len(c.turns()) == 4 })
+	c.p.Wait(`document.querySelector('[role=log]').textContent.split('I wait until I am interrupted.').length === 3`)
 	c.p.Fill(field, "typed meanwhile")
 	c.p.Click(`text="Interrupt and send"`)
-	c.act("interrupt and send", c.hasEnded(3, agent.OK))
-	if all := c.turns(); all[1].Result.Outcome != agent.Aborted || all[2].Chat != all[0].Chat {
-		c.Errorf("turn 2 ended %s; chats %q and %q", all[1].Result.Outcome, all[0].Chat, all[2].Chat)
+	c.act("interrupt and send", c.hasEnded(5, agent.OK))
+	if all := c.turns(); all[1].Result.Outcome != agent.Aborted || all[3].Result.Outcome != agent.Aborted || all[4].Chat != all[0].Chat {
+		c.Errorf("turns ended %s and %s; chats %q and %q", all[1].Result.Outcome, all[3].Result.Outcome, all[0].Chat, all[4].Chat)
 	}
 	c.p.WaitText(`[role=log]`, "Read: typed meanwhile")
 	c.p.Fill(field, "act again")
 	c.p.Click(`text="Send"`)
 	c.p.WaitText(`[aria-label="Request for permission"]`, "echo done >acted.txt")
 	c.p.Click(`text="Deny"`)
-	c.act("deny", c.hasEnded(4, agent.OK))
+	c.act("deny", c.hasEnded(6, agent.OK))
 	c.p.WaitText(`[role=log]`, "I was not allowed.")
 }
 
@@ -205,6 +224,7 @@ func (c *consoleTest) testElsewhere() {
 	c.act("create a workspace", func() bool { return workspaces() == before+1 })
 	c.p.WaitText("table", "shared")
 	c.inspect("workspaces")
+	c.testWorkspaceFiles()
 	c.p.Click(`tr:has-text("shared") >> .danger`)
 	c.p.Click(`dialog .yes`)
 	c.act("remove a workspace", func() bool { return workspaces() == before })
@@ -222,11 +242,11 @@ func (c *consoleTest) testElsewhere() {
 	c.inspect("access")
 	c.show("audit", "#/audit", `document.querySelectorAll('tbody tr').length > 3`)
 	c.show("drivers", "#/drivers", `document.querySelectorAll('tbody tr').length > 0`)
-	c.show("turns", "#/turns", `document.querySelectorAll('tbody tr').length > 0`)
-	sb, err := c.newClient().Sandbox(c.Context(), "made")
-	if err != nil {
-		c.Fatal(err)
-	}
+	c.show("turns", "#/turns", `Boolean(document.querySelector('[aria-label="Chats"] tbody tr'))`)
+	c.p.Click(`[aria-label="Chats"] tr:has-text("scripted") >> a`)
+	c.p.WaitText(`[aria-label="Chat"]`, "Read: ")
+	c.inspect("chat")
+	sb := c.openClient("made")
 	if _, err := sb.StartProcess(c.Context(), "", atoll.Cmd{Args: []string{"bash", "-c", `exec -a '` + hostile + `' node -e 'require("http").createServer().listen(8123)'`}}); err != nil {
 		c.Fatal(err)
 	}
@@ -236,8 +256,37 @@ func (c *consoleTest) testElsewhere() {
 	})
 	c.goTo("ports")
 	c.p.WaitText("table", "8123")
-	c.inspect("ports")
+	c.p.WaitText("main", "Everyone who reaches")
+	c.inspect("ports-open")
 }
+
+// testWorkspaceFiles writes a file of the workspace shared, which no sandbox has.
+func (c *consoleTest) testWorkspaceFiles() {
+	c.Helper()
+	c.p.Click(`a[href="#/workspaces/shared"]`)
+	c.p.Wait(`document.body.innerText.includes('This directory is empty')`)
+	name := filepath.Join(c.TempDir(), hostileFile)
+	if err := os.WriteFile(name, []byte("of a workspace"), 0o600); err != nil {
+		c.Fatal(err)
+	}
+	c.p.ChooseFile(`input[type=file]`, name)
+	c.act("upload to a workspace", func() bool {
+		f, err := c.newClient().Files("shared").OpenFile(c.Context(), "/"+hostileFile)
+		if err != nil {
+			return false
+		}
+		defer f.Close()
+		b, err := io.ReadAll(f)
+		return err == nil && string(b) == "of a workspace"
+	})
+	c.p.WaitText(`[aria-label="Files"]`, hostileFile)
+	c.inspect("workspace-files")
+	c.p.Click(`text="All workspaces"`)
+	c.p.WaitText("table", "shared")
+}
+
+// hostileFile is hostile as the name of a file, which has no slash.
+const hostileFile = `<img src=x onerror=hacked=1>`
 
 // testRestart restarts the server while a form and a message are half typed.
 func (c *consoleTest) testRestart() {
@@ -250,6 +299,7 @@ func (c *consoleTest) testRestart() {
 	c.p.WaitText(".link", "disconnected")
 	c.p.WaitText(".lost[role=alert]", "may be old")
 	c.inspect("disconnected")
+	c.s.links = true
 	c.s.startServer()
 	c.all = c.s.fleet.Account(fleet.LocalCaller())
 	c.p.WaitText(".link", "live")
@@ -260,4 +310,27 @@ func (c *consoleTest) testRestart() {
 	c.p.WaitText("table", "after")
 	c.goTo("agent")
 	c.p.Wait(`document.querySelector('[aria-label="Message to the agent"]')?.value === 'half a message'`)
+	c.testLinks()
+}
+
+// testLinks makes and revokes a link to the port 8123, which can now be opened with one only.
+func (c *consoleTest) testLinks() {
+	c.Helper()
+	c.goTo("ports")
+	c.p.WaitText("table", "8123")
+	links := func() int {
+		l, err := c.newClient().RouteLinks(c.Context())
+		if err != nil {
+			c.Fatal(err)
+		}
+		return len(l)
+	}
+	c.p.Select(`label:has-text("Links are valid for") select`, "1")
+	c.p.Click(`tr:has-text("8123") >> text="create a link"`)
+	c.act("create a link", func() bool { return links() == 1 })
+	c.p.WaitText(`[aria-label="Links"]`, "ago")
+	c.inspect("ports")
+	c.p.Click(`[aria-label="Links"] >> text="revoke"`)
+	c.p.Click(`dialog .yes`)
+	c.act("revoke a link", func() bool { return links() == 0 })
 }

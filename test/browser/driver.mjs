@@ -14,8 +14,9 @@ const commands = {
   async open(c) {
     const context = await browser.newContext({
       viewport: { width: c.width, height: c.height }, colorScheme: c.light ? 'light' : 'dark', hasTouch: Boolean(c.touch), isMobile: Boolean(c.touch),
-      ignoreHTTPSErrors: true, permissions: [],
+      ignoreHTTPSErrors: true, permissions: [], ...(c.half && { deviceScaleFactor: 0.5 }), ...(c.time && { locale: 'en-GB', timezoneId: 'UTC', reducedMotion: 'reduce' }),
     })
+    if (c.time) await context.clock.setFixedTime(c.time)
     const page = await context.newPage()
     const messages = []
     page.on('console', (m) => { if (['warning', 'error'].includes(m.type())) messages.push(m.text()) })
@@ -44,6 +45,11 @@ const commands = {
   offline: (c, p) => p.context.setOffline(Boolean(c.on)),
   console: (c, p) => p?.messages ?? [],
   screenshot: async (c, p) => (await p.page.screenshot({ timeout: c.timeout })).toString('base64'),
+  async heap(c, p) {
+    p.cdp ??= await p.context.newCDPSession(p.page)
+    for (let i = 0; i < 2; i++) await p.cdp.send('HeapProfiler.collectGarbage') // the second takes what the first has freed in the DOM
+    return { Bytes: (await p.cdp.send('Runtime.getHeapUsage')).usedSize, Nodes: (await p.cdp.send('Memory.getDOMCounters')).nodes }
+  },
   async close(c, p) {
     pages.delete(c.page)
     await p.context.close()

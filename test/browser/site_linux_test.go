@@ -68,6 +68,7 @@ type testServer struct {
 	previews net.Listener   // of the proxy of ports
 	turns    *turn.Registry // nil: no agent was asked for
 	endRun   func()         // ends Fleet.Run
+	links    bool           // ports are opened with links only, from the next start on
 
 	sandboxID string // the sandbox
 	token     string // of the owner
@@ -132,6 +133,9 @@ func (s *testServer) startServer() {
 	s.address = l.Addr().String()
 	s.fleet, s.turns, s.served = f, nil, make(chan error, 1)
 	routes := &preview.Registry{Fleet: f, Address: preview.Address{Scheme: "http", Port: s.previews.Addr().(*net.TCPAddr).Port}}
+	if s.links {
+		routes.Access = preview.LinkAccess(f)
+	}
 	s.server = api.New(api.Options{Fleet: f, Agents: s.newAgents, HostID: hostID, Routes: routes})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
 	run := make(chan error, 1)

@@ -27,8 +27,8 @@ const styleMark = "{{nonce}}"
 // frameMark is replaced in the policy by the origins that the page may frame.
 const frameMark = "{{frames}}"
 
-// kept are the files besides the page.
-var kept = []string{"app.js", "app.css", "icon.svg", "LICENSES.txt"}
+// pageName is the file of the page. All others are served under their own names.
+const pageName = "index.html"
 
 // policy allows the page its own files and its own server only: nothing inline, no other origins,
 // frames of ports of sandboxes only, which have other origins.
@@ -53,12 +53,19 @@ func Handler(frames ...string) http.Handler {
 // NewHandler serves the files of a console below its mount point, with the headers of Handler.
 func NewHandler(files fs.FS, frames ...string) (http.Handler, error) {
 	policy := strings.ReplaceAll(policy, frameMark, cmp.Or(strings.Join(frames, " "), "'none'"))
-	page, err := fs.ReadFile(files, "index.html")
+	page, err := fs.ReadFile(files, pageName)
 	if err != nil {
 		return nil, err
 	}
 	tags := make(map[string]string) // for caching by browsers
-	for _, name := range kept {
+	all, err := fs.Glob(files, "*")
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range all {
+		if name == pageName {
+			continue
+		}
 		b, err := fs.ReadFile(files, name)
 		if err != nil {
 			return nil, err

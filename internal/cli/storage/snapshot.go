@@ -20,7 +20,7 @@ func (a commands) snapshotCommand() *cobra.Command {
 		Args:  app.UnknownCommand,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.snapshotCreate(), a.snapshotLs(), a.snapshotRestore(), a.snapshotRm())
+	cmd.AddCommand(a.snapshotCreate(), a.snapshotLs(), a.snapshotDiff(), a.snapshotRestore(), a.snapshotRm())
 	return cmd
 }
 
@@ -52,6 +52,44 @@ func (a commands) snapshotCreate() *cobra.Command {
 				name = info.ID
 			}
 			_, err = fmt.Fprintln(a.Out, name)
+			return err
+		},
+	}
+}
+
+func (a commands) snapshotDiff() *cobra.Command {
+	return &cobra.Command{
+		Use: "diff SANDBOX SNAPSHOT [SNAPSHOT]",
+		Example: `  atoll snapshot diff box before-upgrade
+  atoll snapshot diff box before-upgrade after-upgrade`,
+		Short:             "List the files that differ between a snapshot and another one, or the files as they are now",
+		Args:              app.CheckArgCount(2, 3, "a sandbox, a snapshot and perhaps a later one"),
+		ValidArgsFunction: a.CompleteSandboxes(0),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			sb, err := a.OpenSandbox(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			to := ""
+			if len(args) > 2 {
+				to = args[2]
+			}
+			d, err := sb.CompareSnapshots(cmd.Context(), args[1], to)
+			if err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.PrintJSON(d)
+			}
+			letters := map[string]string{atoll.FileAdded: "A", atoll.FileModified: "M", atoll.FileDeleted: "D"}
+			for _, f := range d.Files {
+				if _, err := fmt.Fprintf(a.Out, "%s %s\n", letters[f.Status], output.Clean(f.Path)); err != nil {
+					return err
+				}
+			}
+			if n := d.Total - len(d.Files); n > 0 {
+				_, err = fmt.Fprintf(a.Err, "and %d more files\n", n)
+			}
 			return err
 		},
 	}

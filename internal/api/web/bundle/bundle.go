@@ -51,6 +51,15 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	old, err := filepath.Glob("internal/api/web/static/part-*.js") // their names change with what is in them
+	if err != nil {
+		return err
+	}
+	for _, name := range old {
+		if err := os.Remove(name); err != nil {
+			return err
+		}
+	}
 	for name, data := range files {
 		if err := os.WriteFile(filepath.Join("internal/api/web/static", name), data, 0o644); err != nil {
 			return err
@@ -71,7 +80,7 @@ func build(source, modules string) (map[string][]byte, error) {
 	}
 	out := api.Build(api.BuildOptions{
 		AbsWorkingDir: source, EntryPoints: []string{"app.ts", "app.css"}, Outdir: filepath.Join(source, "out"), NodePaths: []string{modules},
-		Bundle: true, Format: api.FormatESModule, Target: api.ES2022, Platform: api.PlatformBrowser, Charset: api.CharsetUTF8,
+		Bundle: true, Splitting: true, ChunkNames: "part-[hash]", Format: api.FormatESModule, Target: api.ES2022, Platform: api.PlatformBrowser, Charset: api.CharsetUTF8,
 		JSX: api.JSXAutomatic, JSXImportSource: "preact",
 		MinifyWhitespace: true, MinifySyntax: true, MinifyIdentifiers: true, LegalComments: api.LegalCommentsNone,
 	})

@@ -1,10 +1,11 @@
 // What has changed in the repository of a sandbox, with comments for its agent.
 
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { label } from '../dom'
 import { Diff, type Line } from './diff'
 import { Empty, Label, path, Problem, useAct, useAsk, useShared } from './parts'
 import { ProjectPanel } from './project'
+import { useCalm, useEvents, useFileChanges } from './follow'
 import { sendMessage, useAgents, useLastTurn } from './message'
 import type { ChangedFile, Changes, FileChange, Sandbox } from './types'
 
@@ -22,14 +23,15 @@ function useKept<T>(key: string, first: T): [T, (v: T) => void] {
 }
 
 export function ChangesTab({ s }: { s: Sandbox }) {
-  const { live } = useShared()
   const [branch, setBranch] = useState('')
   const [view, setView] = useKept('atoll-changes-view', 'all')
   const [split, setSplit] = useKept('atoll-changes-split', false)
   const [picked, pick] = useState('')
   const [comments, setComments] = useKept<Comment[]>('atoll-comments ' + s.id, [])
   const l = useAsk<Changes>(path('sandboxes', s.id, 'changes') + '?' + query({ branch, view }))
-  useEffect(() => live.follow((e) => { if (e.object === s.id && e.type === 'sandbox.restored') l.reload() }))
+  const soon = useCalm(l.reload)
+  useEvents(s.id, ['sandbox.restored', 'process.', 'turn.finished'], soon)
+  useFileChanges(s.id, l.value?.dir, soon)
   const c = l.value
   const file = c?.files.find((f) => f.path === picked) ?? c?.files.find((f) => !f.unnamable)
   return (

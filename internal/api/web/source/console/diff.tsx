@@ -1,47 +1,25 @@
-// The two contents of a changed file, unified or side by side: CodeMirror, read only.
+// The two contents of a changed file, unified or side by side.
 
-import { MergeView, unifiedMergeView } from '@codemirror/merge'
-import { EditorState, type Extension } from '@codemirror/state'
-import { EditorView, lineNumbers } from '@codemirror/view'
 import { useEffect, useRef } from 'preact/hooks'
-import { isDark } from '../look'
 import type { FileChange } from './types'
 
 /** A line that a comment is about. */
 export interface Line { side: 'old' | 'new'; number: number; code: string }
 
-const unseen = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g
-
-/** Text with its invisible characters, and those that reorder what is beside them, shown as their numbers: code must not look other than it is. */
-export const reveal = (text: string): string => text.replace(unseen, (c) => '⟦' + c.codePointAt(0)!.toString(16).padStart(4, '0') + '⟧')
-
-function extensions(side: Line['side'], title: string, choose: (l: Line) => void): Extension[] {
-  return [
-    lineNumbers(), EditorState.readOnly.of(true), EditorView.lineWrapping, EditorView.darkTheme.of(isDark()),
-    EditorView.contentAttributes.of({ 'aria-label': title, spellcheck: 'false' }),
-    EditorView.updateListener.of((u) => {
-      if (!u.selectionSet) return
-      const l = u.state.doc.lineAt(u.state.selection.main.head)
-      choose({ side, number: l.number, code: l.text })
-    }),
-  ]
-}
-
 export function Diff({ change, split, choose }: { change: FileChange; split: boolean; choose(l: Line): void }) {
   const box = useRef<HTMLDivElement>(null)
   useEffect(() => {
-    const old = reveal(change.old.text ?? ''), now = reveal(change.new.text ?? '')
-    const shared = { gutter: true, collapseUnchanged: { margin: 3, minSize: 6 }, diffConfig: { scanLimit: 1000, timeout: 1000 } }
-    const draw = () => split
-      ? new MergeView({
-        a: { doc: old, extensions: extensions('old', 'Old content of ' + change.path, choose) },
-        b: { doc: now, extensions: extensions('new', 'New content of ' + change.path, choose) }, parent: box.current!, ...shared,
-      })
-      : new EditorView({ doc: now, parent: box.current!, extensions: [...extensions('new', 'Content of ' + change.path, choose), unifiedMergeView({ original: old, mergeControls: false, ...shared })] })
-    let view = draw()
-    const again = () => { view.destroy(); view = draw() } // the look is of its construction
+    let over = false
+    let view: { destroy(): void } | undefined
+    const draw = async () => {
+      const { drawDiff } = await import('./code')
+      view?.destroy()
+      if (!over) view = drawDiff(box.current!, change, split, choose)
+    }
+    const again = () => void draw() // the look is of its construction
+    again()
     addEventListener('look', again)
-    return () => { removeEventListener('look', again); view.destroy() }
+    return () => { over = true; removeEventListener('look', again); view?.destroy() }
   }, [change, split])
   return <div class="code" ref={box} />
 }

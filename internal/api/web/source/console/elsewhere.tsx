@@ -3,6 +3,7 @@
 import { useState } from 'preact/hooks'
 import { label } from '../dom'
 import { QuotaForm } from './admin'
+import { Files } from './files'
 import { age, bytes, confirm, Empty, Label, path, Problem, Table, useAct, useAsk, useShared } from './parts'
 import type { Owner } from './types'
 
@@ -36,7 +37,17 @@ export function Workspaces() {
       <Problem error={l.error} />
       {l.value && !l.value.items.length && <Empty>There is no workspace.</Empty>}
       {Boolean(l.value?.items.length) && <Table name="Workspaces" head={['Name', 'Files', 'Size', 'Used', 'Sandboxes', '']}>{l.value!.items.map((w) => (
-        <tr key={w.name}><th scope="row"><Label of={w.name} /></th><td class="number">{w.files ?? '–'}</td><td class="number">{bytes(w.bytes)}</td><td>{w.used && age(w.used) + ' ago'}</td><td>{w.sandboxes?.map((s) => <a class="chip" href={'#/s/' + encodeURIComponent(s)}><Label of={live.name(s)} /></a>)}</td><td><span class="acts"><button class="danger" onClick={() => void remove(w)}>remove</button></span></td></tr>))}</Table>}
+        <tr key={w.name}><th scope="row"><a href={'#/workspaces/' + encodeURIComponent(w.name)}><Label of={w.name} /></a></th><td class="number">{w.files ?? '–'}</td><td class="number">{bytes(w.bytes)}</td><td>{w.used && age(w.used) + ' ago'}</td><td>{w.sandboxes?.map((s) => <a class="chip" href={'#/s/' + encodeURIComponent(s)}><Label of={live.name(s)} /></a>)}</td><td><span class="acts"><button class="danger" onClick={() => void remove(w)}>remove</button></span></td></tr>))}</Table>}
+    </>
+  )
+}
+
+/** The files of a workspace. */
+export function WorkspaceView({ name }: { name: string }) {
+  return (
+    <>
+      <div class="bar-top"><h1><Label of={name} /></h1><a href="#/workspaces">All workspaces</a></div>
+      <Files of={['workspaces', name]} dir="/" />
     </>
   )
 }

@@ -3,6 +3,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { label } from '../dom'
 import { bytes, confirm, Empty, Label, path, Problem, Table, text, useAct, useAsk, useShared } from './parts'
+import { useFileChanges } from './follow'
 import { Search } from './search'
 import type { FileInfo } from './types'
 
@@ -11,22 +12,24 @@ const isDir = (f: FileInfo): boolean => f.mode >= 2 ** 31 // Go's os.ModeDir
 const join = (dir: string, name: string): string => (dir === '/' ? '/' : dir + '/') + name
 const draftKey = (id: string, at: string): string => `atoll-file ${id} ${at}`
 
-/** The browser of files, which begins in the working directory. */
-export function Files({ id, dir }: { id: string; dir?: string }) {
-  const stats = useAsk<{ dir?: string }>(dir ? undefined : path('sandboxes', id, 'stats'))
-  if (!dir && !stats.value && !stats.error) return <Empty>Loading…</Empty>
-  return <Browse id={id} start={dir || stats.value?.dir || '/'} />
+/** The browser of the files of a sandbox or workspace, which begins in the working directory. */
+export function Files({ of, dir }: { of: string[]; dir?: string }) {
+  const isSandbox = of[0] === 'sandboxes'
+  const stats = useAsk<{ dir?: string }>(dir || !isSandbox ? undefined : path(...of, 'stats'))
+  if (isSandbox && !dir && !stats.value && !stats.error) return <Empty>Loading…</Empty>
+  return <Browse of={of} start={dir || stats.value?.dir || '/'} />
 }
 
-function Browse({ id, start }: { id: string; start: string }) {
+function Browse({ of, start }: { of: string[]; start: string }) {
   const { api } = useShared()
   const run = useAct()
   const [dir, setDir] = useState(start)
   const [typed, setTyped] = useState(start)
   const [file, setFile] = useState('')
   const chooser = useRef<HTMLInputElement>(null)
-  const url = (what: string, at: string) => path('sandboxes', id, ...what.split('/')) + '?path=' + encodeURIComponent(at)
+  const url = (what: string, at: string) => path(...of, ...what.split('/')) + '?path=' + encodeURIComponent(at)
   const l = useAsk<{ items: FileInfo[] }>(url('files/list', dir))
+  useFileChanges(of[0] === 'sandboxes' ? of[1] : undefined, dir, l.reload)
   const go = (at: string) => { setDir(at); setTyped(at) }
   const up = () => go(dir.replace(/\/*[^/]+\/*$/, '') || '/')
   const upload = (list: FileList | null) => run(async () => {
@@ -57,14 +60,14 @@ function Browse({ id, start }: { id: string; start: string }) {
         <input ref={chooser} class="hidden" type="file" multiple tabIndex={-1} aria-label="Files to upload" onChange={(e) => { void upload(e.currentTarget.files); e.currentTarget.value = '' }} />
         <button type="button" onClick={() => { const name = prompt('Name of the new file'); if (name) setFile(join(dir, name)) }}>New file</button>
       </form>
-      <Search id={id} dir={dir} open={setFile} />
+      {of[0] === 'sandboxes' && <Search id={of[1]} dir={dir} open={setFile} />}
       <Problem error={l.error} />
       {l.value && !items.length && <Empty>This directory is empty.</Empty>}
       {items.length > 0 && <Table name="Files" head={['Name', 'Size', 'Changed', '']}>{items.map((f) => (
         <tr key={f.name}><th scope="row"><button class="name" onClick={() => (isDir(f) ? go(join(dir, f.name)) : setFile(join(dir, f.name)))}>{isDir(f) ? '▸ ' : ''}<Label of={f.name} most={100} /></button>{f.target && <small>→ <Label of={f.target} /></small>}</th>
           <td class="number">{isDir(f) ? '' : bytes(f.size)}</td><td>{new Date(f.modified).toLocaleString([], { hour12: false })}</td>
           <td><span class="acts">{!isDir(f) && <button aria-label={'download ' + label(f.name)} onClick={() => void download(f)}>download</button>}<button class="danger" aria-label={'remove ' + label(f.name)} onClick={() => void remove(f)}>remove</button></span></td></tr>))}</Table>}
-      {file && <Editor key={file} id={id} at={file} url={url('files', file)} close={() => setFile('')} saved={l.reload} />}
+      {file && <Editor key={file} id={of.join(' ')} at={file} url={url('files', file)} close={() => setFile('')} saved={l.reload} />}
     </div>
   )
 }

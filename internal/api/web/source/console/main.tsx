@@ -5,12 +5,12 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import type { API } from '../api'
 import * as look from '../look'
 import { Images, Pools, Settings } from './admin'
-import { Access, Audit, Drivers, Workspaces } from './elsewhere'
+import { Access, Audit, Drivers, Workspaces, WorkspaceView } from './elsewhere'
 import { Live } from './live'
 import { Overview } from './overview'
 import { Context, useLive, type Server, type Undo } from './parts'
 import { SandboxView } from './sandbox'
-import { Turns, TurnView } from './turns'
+import { ChatView, Turns, TurnView } from './turns'
 
 const views: [string, string][] = [['', 'Sandboxes'], ['turns', 'Agents'], ['workspaces', 'Workspaces'], ['images', 'Images'], ['pools', 'Pools'], ['access', 'Access'], ['audit', 'Audit'], ['drivers', 'Drivers'], ['settings', 'Settings']]
 
@@ -39,7 +39,8 @@ function View({ at }: { at: string[] }) {
   switch (at[0]) {
     case 's': return <SandboxView key={at[1]} id={at[1] ?? ''} tab={at[2] ?? ''} />
     case 'turns': return at[1] ? <TurnView key={at[1]} id={at[1]} /> : <Turns />
-    case 'workspaces': return <Workspaces />
+    case 'chats': return <ChatView key={at[1]} id={at[1] ?? ''} />
+    case 'workspaces': return at[1] ? <WorkspaceView key={at[1]} name={at[1]} /> : <Workspaces />
     case 'images': return <Images />
     case 'pools': return <Pools />
     case 'settings': return <Settings />
@@ -64,7 +65,7 @@ function App({ api, live, server }: { api: API; live: Live; server: Server }) {
     setNote({ text, failed, undo })
     timer.current = setTimeout(() => setNote(undefined), undo?.until ?? (failed ? 15_000 : undo ? 20_000 : 4_000))
   }
-  const here = at[0] === 's' ? '' : at[0]
+  const here = at[0] === 's' ? '' : at[0] === 'chats' ? 'turns' : at[0]
   useEffect(() => { document.title = (views.find(([p]) => p === here)?.[1] ?? 'atoll') + ' · atoll' }, [here])
   return (
     <Context.Provider value={{ api, live, server, toast }}>

@@ -3,7 +3,7 @@
 import { useEffect } from 'preact/hooks'
 import type { API } from '../api'
 import { path, useAsk, useShared } from './parts'
-import type { Turn, TurnEvent } from './types'
+import type { ChatMessage, Turn, TurnEvent } from './types'
 
 const longestInterrupt = 60_000 // ms until an interrupted turn must have ended
 
@@ -56,6 +56,19 @@ export async function sendMessage(api: API, m: Message): Promise<Turn> {
   })
   sessionStorage.setItem('atoll-sent ' + t.id, m.text)
   return t
+}
+
+/** Sends a message to a turn that runs. An agent that can reads it while it works; for others it is the prompt of the next turn. */
+export async function steer(api: API, turn: string, text: string): Promise<{ state: string; reason?: string; turn?: Turn }> {
+  const got = await api.ask<{ state: string; reason?: string; turn?: Turn }>('POST', path('turns', turn, 'messages'), { prompt: [{ text }] })
+  if (got.turn) sessionStorage.setItem('atoll-sent ' + got.turn.id, text)
+  return got
+}
+
+/** What users have said in a chat, oldest first, if the server has stored it. */
+export function usePrompts(chat: string, turns: number): string[] {
+  const l = useAsk<{ items: ChatMessage[] }>(chat ? path('sessions', chat, 'messages') : undefined, [turns])
+  return (l.value?.items ?? []).filter((m) => m.role === 'user').map((m) => m.text)
 }
 
 /** What this tab has sent to begin a turn: the API does not keep it. */

@@ -1,23 +1,25 @@
 // The connections of a sandbox with their verdicts, and its rules.
 
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { label } from '../dom'
 import { DeniedHosts } from './overview'
 import { bytes, clock, Empty, Label, path, Problem, Table, useAct, useAsk, useShared } from './parts'
-import { useEvents } from './sandbox'
+import { useCalm, useEvents } from './follow'
 import type { Connection, Network, Sandbox } from './types'
 
 const mostShown = 300
 
 export function NetworkTab({ s }: { s: Sandbox }) {
-  const { api } = useShared()
+  const { api, live } = useShared()
   const run = useAct()
   const rules = useAsk<Network>(path('sandboxes', s.id, 'network'))
   const log = useAsk<{ items: Connection[] }>(path('sandboxes', s.id, 'network', 'connections'))
   const [rule, setRule] = useState('')
   const [filter, setFilter] = useState('')
   const [verdict, setVerdict] = useState('')
-  useEvents(s.id, ['network.', 'process.'], log.reload)
+  const soon = useCalm(log.reload)
+  useEvents(s.id, ['network.', 'process.'], soon)
+  useEffect(() => live.watch(s.id, () => { if (live.usage.get(s.id)?.rate) soon() }), [live, s.id]) // bytes went over the network
   useEvents(s.id, ['sandbox.network'], rules.reload)
   const change = async (body: object) => {
     const done = await run(() => api.ask('PATCH', path('sandboxes', s.id, 'network'), body))

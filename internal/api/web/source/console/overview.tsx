@@ -1,9 +1,10 @@
 // Every sandbox a row, with what can be done to it.
 
-import { useEffect, useState } from 'preact/hooks'
+import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 import { label } from '../dom'
 import { Create } from './create'
-import { age, bytes, confirm, Empty, Label, path, State, text, useAct, useLive, useShared } from './parts'
+import { useCalm } from './follow'
+import { age, bytes, confirm, Empty, Label, memo, path, State, text, useAct, useList, useSandbox, useShared } from './parts'
 import { projectPath, summaryOf, type Ledger } from './project'
 import type { Sandbox, Turn } from './types'
 
@@ -57,7 +58,7 @@ export function Acts({ s }: { s: Sandbox }) {
 }
 
 export function Ports({ id }: { id: string }) {
-  const ports = useLive().ports.get(id) ?? []
+  const ports = useSandbox(id).ports.get(id) ?? []
   return <>{ports.map((p) => p.url
     ? <a class="chip" href={p.url} target="_blank" rel="noopener noreferrer" title={label(p.command ?? '', 80)}>{p.port}</a>
     : <span class="chip" title={label(p.command ?? '', 80)}>{p.port}</span>)}</>
@@ -67,32 +68,40 @@ const once = 600 // seconds that a host is allowed once
 
 export function DeniedHosts({ id }: { id: string }) {
   const { api } = useShared()
-  const live = useLive()
+  const live = useSandbox(id)
   const run = useAct()
   const allow = async (host: string, seconds?: number) => {
     if (await run(() => api.ask('PATCH', path('sandboxes', id, 'network'), { allow: [host], ...(seconds && { seconds }) }), label(host) + (seconds ? ' is allowed for 10 minutes' : ' is allowed'))) live.settle(id, host)
   }
-  return <>{(live.denied.get(id) ?? []).map((d) => (
+  const allowed = live.sandboxes.get(id)?.config.network?.allow // by another window, perhaps
+  return <>{(live.denied.get(id) ?? []).filter((d) => !allowed?.includes(d.host)).map((d) => (
     <span class="chip denied" title={label(d.message, 200)}><Label of={d.host} most={40} /> <button aria-label={'Allow once: ' + label(d.host)} title="For 10 minutes" onClick={() => void allow(d.host, once)}>once</button> <button aria-label={'Allow always: ' + label(d.host)} onClick={() => void allow(d.host)}>always</button> <button aria-label={'Dismiss ' + label(d.host)} onClick={() => live.settle(id, d.host)}>×</button></span>))}</>
 }
 
 /** What an agent is doing: working, waiting, or how its last turn ended. */
 function agentState(t: Turn): string {
-  if (t.state !== 'finished') return t.state === 'waiting' ? 'waits for approval' : 'working'
+  if (t.state !== 'finished') return t.state === 'waiting' ? 'waits for approval' : t.state === 'queued' ? 'queued' : 'working'
   return t.result?.outcome === 'ok' ? 'done' + (t.result.text ? ': ' + t.result.text : '') : [t.result?.outcome, t.result?.message].filter(Boolean).join(': ')
 }
 
-function Row({ s, turn, cost, branches, chosen, choose }: { s: Sandbox; turn?: Turn; cost?: number; branches?: string; chosen: boolean; choose(on: boolean): void }) {
-  const live = useLive()
+interface RowProperties { minute: number; s: Sandbox; turn?: Turn; cost?: number; branches?: string; chosen: boolean; choose(id: string, on: boolean): void; near: Near }
+
+/** A sandbox. What is far below the window has its name only, until it comes near. */
+const Row = memo(function ({ s, turn, cost, branches, chosen, choose, near }: RowProperties) {
+  const live = useSandbox(s.id)
+  const [seen, see] = useState(false)
+  const row = useRef<HTMLTableRowElement>(null)
+  useEffect(() => near.watch(row.current!, () => see(true)), [near])
   const u = live.usage.get(s.id)
   const doomed = live.doomed.has(s.id)
   const name = label(s.name || s.id, 60)
   const isolation = s.isolation || s.features.isolation
   const project = projectPath(s).split('/').pop()
   return (
-    <tr class={(chosen ? 'chosen' : '') + (doomed ? ' doomed' : '')} data-id={s.id}>
-      <td><input type="checkbox" aria-label={'Choose ' + name} checked={chosen} onChange={(e) => choose(e.currentTarget.checked)} /></td>
+    <tr ref={row} class={(chosen ? 'chosen' : '') + (doomed ? ' doomed' : '')} data-id={s.id}>
+      <td><input type="checkbox" aria-label={'Choose ' + name} checked={chosen} onChange={(e) => choose(s.id, e.currentTarget.checked)} /></td>
       <th scope="row"><a href={'#/s/' + encodeURIComponent(s.id)}><bdi>{name}</bdi></a>{project && <small><Label of={project} most={40} /></small>}</th>
+      {!seen ? <td colSpan={12} /> : <>
       <td data-head="State"><State state={doomed ? 'removing' : s.state} />{turn && <small class={turn.state === 'waiting' ? 'waits' : ''}><a href={`#/s/${encodeURIComponent(s.id)}/agent`}><Label of={(turn.agent || turn.assistant || 'agent') + ': ' + agentState(turn)} most={60} /></a></small>}</td>
       <td data-head="Driver"><Label of={s.driver} />{isolation && isolation !== s.driver && <small>{isolation}</small>}</td>
       <td data-head="CPU" class="number">{u?.cpu === undefined ? '–' : Math.round(u.cpu * 100) + ' %'}</td>
@@ -105,12 +114,28 @@ function Row({ s, turn, cost, branches, chosen, choose }: { s: Sandbox; turn?: T
       <td data-head="Denied"><DeniedHosts id={s.id} /></td>
       <td data-head="Age" class="number">{age(s.created)}</td>
       <td>{!doomed && <Acts s={s} />}</td>
+      </>}
     </tr>
   )
+})
+
+/** Calls a function once for each row when it comes near the window. */
+class Near {
+  private readonly calls = new Map<Element, () => void>()
+  private readonly observer = new IntersectionObserver((list) => {
+    for (const e of list) if (e.isIntersecting) this.calls.get(e.target)?.()
+  }, { rootMargin: '600px' })
+
+  watch(row: Element, f: () => void): () => void {
+    const end = () => { this.observer.unobserve(row); this.calls.delete(row) }
+    this.calls.set(row, () => { end(); f() })
+    this.observer.observe(row)
+    return end
+  }
 }
 
 export function Overview() {
-  const live = useLive()
+  const live = useList()
   const { api, server } = useShared()
   const act = useSandboxActs()
   const [search, setSearch] = useState('')
@@ -121,15 +146,25 @@ export function Overview() {
   const [costs, setCosts] = useState(new Map<string, number>())
   const [branches, setBranches] = useState(new Map<string, string>())
   const [comparing, setComparing] = useState(false)
+  const [near] = useState(() => new Near())
+  const [minute, tick] = useState(0) // rows that nothing changes grow older, too
+  useEffect(() => { const timer = setInterval(() => tick((n) => n + 1), 60_000); return () => clearInterval(timer) }, [])
+  const choose = useCallback((id: string, on: boolean) => setChosen((before) => {
+    const next = new Set(before)
+    if (on) next.add(id)
+    else next.delete(id)
+    return next
+  }), [])
+  const readTurns = () => void api.ask<{ items: Turn[] }>('GET', 'v1/turns?limit=1000').then((l) => {
+    setTurns(new Map(l.items.flatMap((t) => t.sandbox ? [[t.sandbox, t] as const] : [])))
+    const all = new Map<string, number>()
+    for (const t of l.items) if (t.sandbox && t.result?.usage?.cost) all.set(t.sandbox, (all.get(t.sandbox) ?? 0) + t.result.usage.cost)
+    setCosts(all)
+  }, () => undefined)
+  const soon = useCalm(readTurns)
   useEffect(() => {
-    const read = () => void api.ask<{ items: Turn[] }>('GET', 'v1/turns?limit=1000').then((l) => {
-      setTurns(new Map(l.items.flatMap((t) => t.sandbox ? [[t.sandbox, t] as const] : [])))
-      const all = new Map<string, number>()
-      for (const t of l.items) if (t.sandbox && t.result?.usage?.cost) all.set(t.sandbox, (all.get(t.sandbox) ?? 0) + t.result.usage.cost)
-      setCosts(all)
-    }, () => undefined)
-    read()
-    return live.follow((e) => { if (e.type.startsWith('turn.')) read() })
+    readTurns()
+    return live.follow((e) => { if (e.type.startsWith('turn.')) soon() })
   }, [live])
   const all = [...live.sandboxes.values()]
   const words = search.toLowerCase().split(/\s+/).filter(Boolean)
@@ -172,18 +207,13 @@ export function Overview() {
       )}
       {!live.loaded ? <Empty>Loading…</Empty> : !all.length ? <Empty>There is no sandbox. “Create” makes one; so does <code>atoll create</code>.</Empty> : !shown.length ? <Empty>No sandbox matches.</Empty> : (
         <div class="scroll" role="region" aria-label="Sandboxes" tabIndex={0}>
-          <table class="cards">
+          <table class="cards choice">
             <thead><tr>
               <th scope="col"><input type="checkbox" aria-label="Choose all shown" checked={picked.length === shown.length} onChange={(e) => setChosen(new Set(e.currentTarget.checked ? shown.map((s) => s.id) : []))} /></th>
               {['Name', 'State', 'Driver', 'CPU', 'Memory', 'Disk', 'Network', 'Branches', 'Cost', 'Ports', 'Denied', 'Age'].map((h) => <th scope="col">{h}</th>)}
               <th scope="col"><span class="hidden">Actions</span></th>
             </tr></thead>
-            <tbody>{shown.map((s) => <Row key={s.id} s={s} turn={turns.get(s.id)} cost={costs.get(s.id)} branches={branches.get(s.id)} chosen={chosen.has(s.id)} choose={(on) => {
-              const next = new Set(chosen)
-              if (on) next.add(s.id)
-              else next.delete(s.id)
-              setChosen(next)
-            }} />)}</tbody>
+            <tbody>{shown.map((s) => <Row key={s.id} s={s} turn={turns.get(s.id)} cost={costs.get(s.id)} branches={branches.get(s.id)} chosen={chosen.has(s.id)} choose={choose} near={near} minute={minute} />)}</tbody>
           </table>
         </div>
       )}

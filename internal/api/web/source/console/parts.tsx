@@ -1,7 +1,7 @@
 // Parts that several views use.
 
-import type { ComponentChildren } from 'preact'
-import { createContext } from 'preact'
+import type { ComponentChildren, FunctionComponent, VNode } from 'preact'
+import { cloneElement, Component, createContext, h, isValidElement, toChildArray } from 'preact'
 import { useContext, useEffect, useReducer, useRef, useState } from 'preact/hooks'
 import { type API } from '../api'
 import { ask, label } from '../dom'
@@ -19,6 +19,30 @@ export function useLive(): Live {
   const [, draw] = useReducer((n: number) => n + 1, 0)
   useEffect(() => live.subscribe(() => draw(undefined)), [live])
   return live
+}
+
+/** Draws the component again when a sandbox changes. */
+export function useSandbox(id: string): Live {
+  const { live } = useShared()
+  const [, draw] = useReducer((n: number) => n + 1, 0)
+  useEffect(() => live.watch(id, () => draw(undefined)), [live, id])
+  return live
+}
+
+/** Draws the component again when the list of sandboxes changes. */
+export function useList(): Live {
+  const { live } = useShared()
+  const [, draw] = useReducer((n: number) => n + 1, 0)
+  useEffect(() => { draw(undefined); return live.watchList(() => draw(undefined)) }, [live])
+  return live
+}
+
+/** The same component, drawn again only if one of its properties is another value. */
+export function memo<P extends object>(of: FunctionComponent<P>): new () => Component<P> {
+  return class extends Component<P> {
+    override shouldComponentUpdate(next: P): boolean { return (Object.keys(next) as (keyof P)[]).some((k) => next[k] !== this.props[k]) }
+    override render() { return h(of, this.props as never) }
+  }
 }
 
 /** Reads an object of the API now, when deps change, and at reload. */
@@ -85,11 +109,13 @@ export function Empty({ children }: { children: ComponentChildren }) { return <p
 
 export function Problem({ error }: { error?: string }) { return error ? <p class="problem" role="alert">{error}</p> : null }
 
-/** A table that scrolls inside its box when the window is narrow. */
+/** A table whose rows become cards, with the head of a column before each cell, when the window is narrow. */
 export function Table({ name, head, children }: { name: string; head: string[]; children: ComponentChildren }) {
+  const named = (row: VNode) => cloneElement(row, {}, toChildArray((row.props as { children?: ComponentChildren }).children).map((cell, i) => isValidElement(cell) && cell.type === 'td' && head[i] ? cloneElement(cell as VNode<Record<string, unknown>>, { 'data-head': head[i] }) : cell))
+  children = toChildArray(children).map((row) => isValidElement(row) && row.type === 'tr' ? named(row) : row)
   return (
     <div class="scroll" role="region" aria-label={name} tabIndex={0}>
-      <table><thead><tr>{head.map((h) => <th scope="col">{h || <span class="hidden">Actions</span>}</th>)}</tr></thead><tbody>{children}</tbody></table>
+      <table class="cards"><thead><tr>{head.map((h) => <th scope="col">{h || <span class="hidden">Actions</span>}</th>)}</tr></thead><tbody>{children}</tbody></table>
     </div>
   )
 }

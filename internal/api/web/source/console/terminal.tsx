@@ -3,9 +3,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Terminal } from '../api'
 import { label } from '../dom'
-import { Screen, type State } from '../screen'
-import { confirm, path, Problem, useAct, useAsk, useShared } from './parts'
-import { useEvents } from './sandbox'
+import type { Screen, State } from '../screen'
+import { confirm, path, Problem, text, useAct, useAsk, useShared } from './parts'
+import { useEvents } from './follow'
 
 export function TerminalTab({ id }: { id: string }) {
   const { api, server } = useShared()
@@ -55,13 +55,19 @@ function Shown({ id, name, readOnly }: { id: string; name: string; readOnly: boo
   const screen = useRef<Screen>()
   const [state, setState] = useState<State>({ at: 'connecting' })
   useEffect(() => {
-    const s = new Screen(api, id, name, readOnly, box.current!, { state: setState, title: () => undefined, sizes: () => undefined })
-    screen.current = s
-    Object.assign(window, { atoll: { term: s.term } }) // for tests, and for debugging
-    s.term.focus()
-    const recolor = () => s.recolor()
+    let over = false
+    const recolor = () => screen.current?.recolor()
     addEventListener('look', recolor)
-    return () => { removeEventListener('look', recolor); s.leave() }
+    const open = async () => {
+      const { Screen } = await import('../screen')
+      if (over) return
+      const s = new Screen(api, id, name, readOnly, box.current!, { state: setState, title: () => undefined, sizes: () => undefined })
+      screen.current = s
+      Object.assign(window, { atoll: { term: s.term } }) // for tests, and for debugging
+      s.term.focus()
+    }
+    open().catch((e: unknown) => setState({ at: 'ended', how: text(e) } as State))
+    return () => { over = true; removeEventListener('look', recolor); screen.current?.leave() }
   }, [])
   return (
     <div class="shown" role="group" aria-label={'Terminal ' + label(name, 30)} onFocusIn={() => { if (screen.current) Object.assign(window, { atoll: { term: screen.current.term } }) }}>

@@ -2,14 +2,14 @@
 
 export interface Owner { app?: string; user?: string }
 export interface Network { mode?: string; allow?: string[]; deny?: string[]; until?: Record<string, string> }
-export interface Config { dir?: string; image?: string; network?: Network; limits?: { cpu?: number; memory?: number; disk?: number }; project?: { path?: string }; workspaces?: { workspace?: string; target?: string }[] }
+export interface Config { dir?: string; image?: string; network?: Network; limits?: { cpu?: number; memory?: number; disk?: number }; project?: { path?: string }; public_ports?: boolean; workspaces?: { workspace?: string; target?: string }[] }
 export interface Features { [name: string]: unknown; isolation?: string; terminal?: boolean; pause?: boolean; stop?: boolean; snapshot?: boolean; fork?: boolean }
 export interface Sandbox {
   id: string; name?: string; driver: string; isolation?: string; state: string; created: string; expires?: string
   owner: Owner; config: Config; features: Features; labels?: Record<string, string>
 }
 export interface AtollEvent { id: number; time: string; type: string; object: string; name?: string; message?: string; owner: Owner; data?: Record<string, string> }
-export interface Route { host: string; url: string; sandbox: string; port?: number; command?: string }
+export interface Route { host: string; url: string; sandbox: string; port?: number; command?: string; locked?: boolean }
 export interface Port { port: number; address: string; command?: string; pid?: number }
 export interface Usage { cpu: number | undefined; memory: number; disk: number; processes: number; rate?: number }
 export interface Denied { host: string; time: string; message: string }
@@ -26,3 +26,8 @@ export interface ChangedFile { path: string; status: string; old_mode?: string; 
 export interface Changes { tree?: string; dir: string; branch?: string; base?: string; from?: string; to?: string; branches: { name: string; commit: string; tree?: string }[]; files: ChangedFile[]; truncated: boolean }
 export interface FileSide { exists: boolean; size: number; text?: string; omitted?: string }
 export interface FileChange { path: string; old: FileSide; new: FileSide }
+export interface FileVersion { kind: string; size: number; mode: string; uid: number; gid: number }
+export interface Difference { from: string; to?: string; total: number; files: { path: string; status: string; old?: FileVersion; new?: FileVersion }[] }
+export interface Session { id: string; agent?: string; assistant?: string; model?: string; sandbox?: string; state: string; turn: string; turns: number; usage?: Usages; permissions?: Permission[] }
+export interface ChatMessage { role: string; text: string }
+export interface Link { id: string; sandbox: string; created: string; expires: string }
