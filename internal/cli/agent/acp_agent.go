@@ -45,6 +45,7 @@ type acpSession struct {
 	id   string
 	cwd  string // of the editor; it is the workspace in the sandbox
 	ask  bool
+	busy bool   // a prompt is under way
 	turn string // that is under way; empty: none
 
 	tools   *editorTools // of the editor's MCP servers
@@ -195,6 +196,8 @@ func (s *acpAgent) buildRequest(session *acpSession, prompt []acp.ContentBlock) 
 // convertContent is a part of a prompt as agents take it.
 func (session *acpSession) convertContent(b acp.ContentBlock) (agent.Content, error) {
 	switch {
+	case b.Text != nil && b.Text.Text == "":
+		return agent.Content{Text: "\n"}, nil // a part must not be empty
 	case b.Text != nil:
 		return agent.Content{Text: b.Text.Text}, nil
 	case b.Image != nil:
