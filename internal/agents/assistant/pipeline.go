@@ -56,6 +56,7 @@ type Options struct {
 	Dir               string                                                  // of chats and memories; it is created
 	Connector         string                                                  // default of requests and assistants that name none
 	ChooseDriver      func(ctx context.Context, asked string) (string, error) // returns the driver for agents with programs of their own, or an error if asked can't run them. Nil: the driver that is asked for
+	Images            map[string]string                                       // default images of agents' sandboxes, by agent
 	Timeout           time.Duration                                           // default of a turn; 0: 1 hour, negative: none
 	PermissionTimeout time.Duration                                           // until an unanswered permission is denied; 0: that of agents
 	ChatRetention     time.Duration                                           // of chats after their last turn; 0: 30 days
