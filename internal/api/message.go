@@ -140,9 +140,15 @@ func (s *Server) queueMessage(ctx context.Context, d *turn.Registry, a *fleet.Ac
 // runWithMessages runs a turn. Messages that its agent had and dropped are queued again, unless the turn was interrupted or cancelled.
 func (s *Server) runWithMessages(ctx context.Context, d *turn.Registry, a *fleet.Account, t *turn.Turn, run func() (agent.Result, error)) (agent.Result, error) {
 	res, err := run()
+	select {
+	case <-t.Interrupted():
+		return res, err
+	default:
+	}
 	if err != nil || res.Outcome == agent.Aborted || ctx.Err() != nil {
 		return res, err
 	}
+	ctx = context.WithValue(ctx, callKey{}, &call{id: t.ID(), caller: a.Caller(), account: a}) // the request that started the turn is over
 	for _, m := range t.Dropped() {
 		q, err := s.queueMessage(ctx, d, a, t.Record(), m)
 		if err != nil {

@@ -42,14 +42,16 @@ func TestDroppedMessage(t *testing.T) {
 	for _, c := range []struct {
 		name, prompt string
 		want         agent.Outcome
+		queued       bool
 		end          func(rec agent.Record, permission string) error
 	}{
-		{"its prompt ends", "ask", agent.OK, func(rec agent.Record, p string) error {
+		{"its prompt ends", "ask", agent.OK, true, func(rec agent.Record, p string) error {
 			return s.client.DecideTurn(t.Context(), rec.ID, p, agent.Decision{Allow: true})
 		}},
-		{"its time is over", "ask", agent.Timeout, func(agent.Record, string) error { return nil }},
-		{"it is interrupted", "ask", agent.Aborted, func(rec agent.Record, _ string) error { return s.client.InterruptTurn(t.Context(), rec.ID) }},
-		{"it is cancelled", "ask", agent.Aborted, func(rec agent.Record, _ string) error { return s.client.CancelTurn(t.Context(), rec.ID) }},
+		{"its time is over", "wait", agent.Timeout, true, func(agent.Record, string) error { return nil }},
+		{"it is interrupted, and answers", "ask", agent.OK, false, func(rec agent.Record, _ string) error { return s.client.InterruptTurn(t.Context(), rec.ID) }},
+		{"it is interrupted", "wait", agent.Aborted, false, func(rec agent.Record, _ string) error { return s.client.InterruptTurn(t.Context(), rec.ID) }},
+		{"it is cancelled", "wait", agent.Aborted, false, func(rec agent.Record, _ string) error { return s.client.CancelTurn(t.Context(), rec.ID) }},
 	} {
 		r := newRequest(c.prompt)
 		r.Chat = assistant.ChatKey(c.name)
@@ -58,7 +60,12 @@ func TestDroppedMessage(t *testing.T) {
 		}
 		rec, err := s.client.StartTurn(t.Context(), r)
 		s.must(err)
-		p := s.waitForEvent(rec.ID, agent.PermissionRequested).Permission
+		permission := ""
+		if c.prompt == "ask" {
+			permission = s.waitForEvent(rec.ID, agent.PermissionRequested).Permission.ID
+		} else {
+			s.waitForEvent(rec.ID, agent.TextDone)
+		}
 		id := agent.NewMessageID()
 		for range 2 {
 			d, err := s.client.SendMessage(t.Context(), rec.ID, id, agent.Text("count"))
@@ -66,10 +73,10 @@ func TestDroppedMessage(t *testing.T) {
 				t.Errorf("%s: %+v", c.name, d)
 			}
 		}
-		s.must(c.end(rec, p.ID))
+		s.must(c.end(rec, permission))
 		ended, events := s.waitForEnd(rec.ID)
 		want := []string{"sent", "dropped", "queued"}
-		if c.want == agent.Aborted {
+		if !c.queued {
 			want = want[:2]
 		}
 		if got := messageStates(events); ended.Result.Outcome != c.want || !slices.Equal(got, want) {

@@ -133,7 +133,8 @@ func (a commands) followTyping(ctx context.Context, id string, f *turnFlags, t *
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	defer stop()
 	view := a.newTurnView(f.verbose)
-	view.spin = nil // it would draw over what is typed
+	view.close() // its spinner would draw over what is typed
+	view.spin = nil
 	view.typist, t.view, t.turn = t, view, id
 	t.start(context.WithoutCancel(ctx))
 	_, err := a.followTurn(ctx, t.c, id, 0, view)
