@@ -110,9 +110,12 @@ func (a commands) sendMessages(ctx context.Context, l *app.Connection, assistant
 	for len(t.next) > 0 || len(t.queued) > 0 {
 		var err error
 		if len(t.queued) > 0 { // they were sent before the next lines
-			rec := t.queued[0]
+			line := t.queued[0]
 			t.queued = t.queued[1:]
-			err = a.followTyping(ctx, rec.ID, f, t)
+			if line.text != "" {
+				a.Progress("you> %s", cleanText(line.text))
+			}
+			err = a.followTyping(ctx, line.turn, f, t)
 		} else {
 			line := t.next[0]
 			t.next = t.next[1:]

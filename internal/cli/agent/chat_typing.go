@@ -25,14 +25,18 @@ type typist struct {
 	view  *turnView
 	turn  string // that is under way
 
-	partial []byte          // of a line
-	queued  []agent.Record  // turns whose prompts lines have become
-	next    []string        // lines that came too late for the turn
-	known   map[string]bool // ids of queued
+	partial []byte            // of a line
+	queued  []queuedLine      // lines that are prompts of queued turns
+	next    []string          // lines that came too late for the turn
+	known   map[string]bool   // ids of queued
+	sent    map[string]string // lines that the agent was sent, by the ids of messages
 
 	cancel context.CancelFunc // ends the loop; nil: it does not run
 	done   chan struct{}      // closed when the loop has ended
 }
+
+// queuedLine is a line that is the prompt of a queued turn.
+type queuedLine struct{ turn, text string }
 
 // start begins to read lines.
 func (t *typist) start(ctx context.Context) {
@@ -87,9 +91,13 @@ func (t *typist) sendLine(ctx context.Context, text string) {
 	case err != nil:
 		t.print("not sent: " + err.Error())
 	case d.Turn != nil:
-		t.addQueued(*d.Turn)
-		t.print("queued: " + abbreviate(d.Reason, 100))
+		t.addQueued(*d.Turn, text)
+		t.print("queued: it is the next message, since the agent does not read it in this turn")
 	default:
+		if t.sent == nil {
+			t.sent = make(map[string]string)
+		}
+		t.sent[d.ID] = text
 		t.print("sent: the agent reads it after its current step")
 	}
 }
@@ -102,13 +110,13 @@ func (t *typist) print(text string) {
 }
 
 // addQueued adds a turn that waits for the one under way.
-func (t *typist) addQueued(r agent.Record) {
+func (t *typist) addQueued(r agent.Record, text string) {
 	if t.known == nil {
 		t.known = make(map[string]bool)
 	}
 	if !t.known[r.ID] {
 		t.known[r.ID] = true
-		t.queued = append(t.queued, r)
+		t.queued = append(t.queued, queuedLine{r.ID, text})
 	}
 }
 

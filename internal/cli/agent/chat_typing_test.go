@@ -73,10 +73,10 @@ func TestTypeAhead(t *testing.T) {
 	if want := []string{"/v1/turns/t1/messages one", "/v1/turns/t1/messages two", "/v1/turns/t1/messages three"}; !slices.Equal(got, want) {
 		t.Errorf("sent were %q, want %q", got, want)
 	}
-	if !slices.Equal(p.next, []string{"three"}) || len(p.queued) != 1 || p.queued[0].ID != "m2" {
+	if !slices.Equal(p.next, []string{"three"}) || len(p.queued) != 1 || p.queued[0] != (queuedLine{"m2", "two"}) {
 		t.Errorf("the next lines are %q, queued are %+v", p.next, p.queued)
 	}
-	for _, want := range []string{"sent: the agent reads it", "queued: it reads none now", "queued: it is the next message"} {
+	for _, want := range []string{"sent: the agent reads it", "since the agent does not read it", "queued: it is the next message"} {
 		if !strings.Contains(shown.String(), want) {
 			t.Errorf("it shows no %q: %q", want, shown.String())
 		}

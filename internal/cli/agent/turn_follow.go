@@ -48,7 +48,7 @@ func (a commands) followTurn(ctx context.Context, c *client.Client, id string, a
 		case agent.MessageChanged:
 			if t := v.typist; t != nil && e.Message.State == agent.MessageQueued {
 				t.pause()
-				t.addQueued(agent.Record{ID: e.Message.Turn})
+				t.addQueued(agent.Record{ID: e.Message.Turn}, t.sent[e.Message.ID])
 				t.start(ctx)
 			}
 		case agent.Finished:
