@@ -28,8 +28,9 @@ type Session struct {
 	logFailed    bool                 // a write to the log has failed
 	askedToExit  bool                 // the process was asked to exit
 	pending      []*pendingPermission // undecided requests for permission
-	unread       []string             // ids of messages that the agent has not read
+	unread       []Message            // that the agent has not read
 	sent         map[string]bool      // ids of messages that it was sent
+	sentBytes    int                  // of these messages
 	deferred     []func()             // run when the Conversation has returned
 
 	journal *journal       // nil: none
@@ -299,7 +300,7 @@ func (s *Session) finishPrompt(e *processExit) {
 		s.resolvePermission(s.pending[0], Decision{Message: "the turn has ended"}, "end")
 	}
 	for len(s.unread) > 0 {
-		s.emitEvent(Event{Type: MessageChanged, Message: &Message{ID: s.unread[0], State: MessageDropped}})
+		s.emitEvent(Event{Type: MessageChanged, Message: &Message{ID: s.unread[0].ID, State: MessageDropped}})
 	}
 	s.mu.Lock()
 	p := s.current

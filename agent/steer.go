@@ -24,7 +24,8 @@ type Steerer interface {
 type Message struct {
 	ID     string       `json:"id"`               // a UUID
 	State  MessageState `json:"state,omitempty"`  // in events
-	Prompt []Content    `json:"prompt,omitempty"` // not in events, which have Event.Text
+	Prompt []Content    `json:"prompt,omitempty"` // in events only if State is MessageDropped; the others have Event.Text
+	Turn   string       `json:"turn,omitempty"`   // if State is MessageQueued: the queued turn
 }
 
 // MessageState is the state of a message to an agent that works.
@@ -35,6 +36,13 @@ const (
 	MessageSent    MessageState = "sent"    // the agent has it, and reads it after its current step
 	MessageRead    MessageState = "read"    // it is part of the conversation with the model
 	MessageDropped MessageState = "dropped" // the prompt was interrupted, or has ended, before the agent read it
+	MessageQueued  MessageState = "queued"  // of a server: it was dropped, and is the prompt of a queued turn now
+)
+
+// Limits of the messages of one process of an agent. Their journal is on the host's disk.
+const (
+	maxMessages     = 1000
+	maxMessageBytes = 64 << 20
 )
 
 // NewMessageID returns a new Message.ID.
@@ -57,12 +65,23 @@ func (s *Session) Steer(ctx context.Context, m Message) error {
 		m.ID = NewMessageID()
 	}
 	m.Prompt = slices.Clone(m.Prompt)
+	known := false
+	err := s.doInLoop(ctx, func() error {
+		known = s.sent[m.ID]
+		return s.checkMessage(m)
+	})
+	if err != nil || known {
+		return err
+	}
 	if err := placeAttachments(ctx, s.job.Sandbox, s.job.Dir, m.Prompt); err != nil {
 		return err
 	}
 	return s.doInLoop(ctx, func() error {
 		if s.sent[m.ID] {
 			return nil
+		}
+		if err := s.checkMessage(m); err != nil {
+			return err
 		}
 		if s.resumes { // it may be one of the recorded messages
 			return fmt.Errorf("%w: the session is being continued; try again", atoll.ErrUnavailable)
@@ -75,6 +94,23 @@ func (s *Session) Steer(ctx context.Context, m Message) error {
 		}
 		return s.steerAgent(m)
 	})
+}
+
+// checkMessage returns ErrState if the agent was sent as many messages as it may get, in the loop.
+func (s *Session) checkMessage(m Message) error {
+	if !s.sent[m.ID] && (len(s.sent) >= maxMessages || s.sentBytes+promptBytes(m.Prompt) > maxMessageBytes) {
+		return fmt.Errorf("%w: the agent was sent %d messages with %d bytes, as many as it may get while it works", atoll.ErrState, len(s.sent), s.sentBytes)
+	}
+	return nil
+}
+
+// promptBytes returns the size of a prompt.
+func promptBytes(p []Content) int {
+	n := 0
+	for _, c := range p {
+		n += len(c.Text) + len(c.Data) + len(c.Name) + len(c.Type)
+	}
+	return n
 }
 
 // steerAgent passes a message to the Conversation, in the loop. It is recorded first: what the agent was sent can be
@@ -92,9 +128,18 @@ func (s *Session) steerAgent(m Message) error {
 		s.kill(errBroken) // the Conversation counts on an answer to what was not sent
 		return fmt.Errorf("the journal of the session: %w", err)
 	}
-	s.emitEvent(Event{Type: MessageChanged, Text: PlainText(m.Prompt), Message: &Message{ID: m.ID, State: MessageSent}})
+	s.emitSent(m)
 	probe.passTo(exchange{s})
 	return nil
+}
+
+// emitSent emits that a message was sent. Its prompt stays here until the agent has read it.
+func (s *Session) emitSent(m Message) {
+	s.sentBytes += promptBytes(m.Prompt)
+	s.emitEvent(Event{Type: MessageChanged, Text: PlainText(m.Prompt), Message: &Message{ID: m.ID, State: MessageSent}})
+	if i := len(s.unread) - 1; i >= 0 && s.unread[i].ID == m.ID {
+		s.unread[i].Prompt = m.Prompt
+	}
 }
 
 // replayMessage passes a recorded message to the Conversation again, in the loop.
@@ -109,19 +154,23 @@ func (s *Session) replayMessage(m Message) {
 		s.kill(errBroken) // the output is not the recorded one
 		return
 	}
-	s.emitEvent(Event{Type: MessageChanged, Text: PlainText(m.Prompt), Message: &Message{ID: m.ID, State: MessageSent}})
+	s.emitSent(m)
 	probe.passTo(exchange{s})
 }
 
-// noteMessage remembers the messages that the agent has not read.
+// noteMessage remembers the messages that the agent has not read. A dropped one gets its prompt, which can be sent again.
 func (s *Session) noteMessage(m *Message) {
-	s.unread = slices.DeleteFunc(s.unread, func(id string) bool { return id == m.ID })
+	i := slices.IndexFunc(s.unread, func(u Message) bool { return u.ID == m.ID })
+	if i >= 0 && m.State == MessageDropped {
+		m.Prompt = s.unread[i].Prompt
+	}
+	s.unread = slices.DeleteFunc(s.unread, func(u Message) bool { return u.ID == m.ID })
 	if m.State == MessageSent {
 		if s.sent == nil {
 			s.sent = make(map[string]bool)
 		}
 		s.sent[m.ID] = true
-		s.unread = append(s.unread, m.ID)
+		s.unread = append(s.unread, Message{ID: m.ID})
 	}
 }
 

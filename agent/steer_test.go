@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -190,5 +191,46 @@ func TestResumeSteered(t *testing.T) {
 	}
 	if len(told) > len(again) || !slices.Equal(told, again[:len(told)]) {
 		t.Errorf("events %q, after the change %q", told, again)
+	}
+}
+
+// TestMessageLimits refuses messages that would grow the journal of one process without end. A message that was sent is sent again
+// without an error, and without a new count.
+func TestMessageLimits(t *testing.T) {
+	large := strings.Repeat("x", 30<<20)
+	for name, c := range map[string]struct {
+		text string
+		most int
+	}{"number": {"m", 1000}, "bytes": {large, 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t, allFeatures(), func(_ context.Context, p script) int {
+				p.readInput()
+				p.printLine(fakeLine{Text: "working"})
+				for p.readInput() != nil {
+				}
+				return 0
+			})
+			s.job.Agent = steerableAgent{fakeAgent{features: allFeatures()}}
+			ses, err := agent.StartSession(t.Context(), s.job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ses.Close()
+			synctest.Wait()
+			send := func(id string) error {
+				return ses.Steer(t.Context(), agent.Message{ID: id, Prompt: agent.Text(c.text)})
+			}
+			for i := range c.most {
+				if err := send(fmt.Sprint(i)); err != nil {
+					t.Fatalf("%s: message %d: %v", name, i, err)
+				}
+			}
+			if err := send("one more"); !errors.Is(err, atoll.ErrState) {
+				t.Errorf("%s: one more: %v", name, err)
+			}
+			if err := send("0"); err != nil {
+				t.Errorf("%s: the first one again: %v", name, err)
+			}
+		})
 	}
 }

@@ -139,7 +139,7 @@ func (s *Server) resumeTurns(a *Agents) {
 		}
 		return func(ctx context.Context, handle *turn.Turn) (agent.Result, error) {
 			defer s.endWithToken(ctx, &call{id: left.Record.ID, caller: t.Caller()}, handle)()
-			return t.Run(ctx, handle)
+			return s.runWithMessages(ctx, a.Turns, s.fleet.Account(t.Caller()), handle, func() (agent.Result, error) { return t.Run(ctx, handle) })
 		}, nil
 	})
 }

@@ -212,7 +212,7 @@ func (s *Server) turnForChat(r *http.Request, has *Agents, a *fleet.Account, q *
 		for _, part := range p.Parts {
 			text += part.Text
 		}
-		if w := has.Turns.AnswerToolCall(a.Caller().Owner, p.ID, turn.ToolAnswer{Text: text, Failed: p.Failed}); w != nil {
+		if w := has.Turns.AnswerToolCall(a.Caller().Owner, "", p.ID, turn.ToolAnswer{Text: text, Failed: p.Failed}); w != nil {
 			t = w
 		}
 	}

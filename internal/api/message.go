@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -60,7 +61,7 @@ func (s *Server) registerMessages(api huma.API) {
 		if err != nil {
 			return nil, err
 		}
-		if t := d.AnswerToolCall(a.Caller().Owner, in.Body.Call, turn.ToolAnswer{Text: in.Body.Text, Failed: in.Body.Failed}); t == nil || t.ID() != in.ID {
+		if t := d.AnswerToolCall(a.Caller().Owner, in.ID, in.Body.Call, turn.ToolAnswer{Text: in.Body.Text, Failed: in.Body.Failed}); t == nil {
 			return nil, &atoll.Error{Op: "answer tool call", ID: shorten(in.Body.Call), Err: fmt.Errorf("%w: no turn waits for it", atoll.ErrNotFound)}
 		}
 		return emptyReply(nil)
@@ -79,11 +80,14 @@ func (s *Server) registerMessages(api huma.API) {
 
 // deliverMessage sends a message to the agent of a turn, or queues it as the prompt of the next one.
 func (s *Server) deliverMessage(ctx context.Context, d *turn.Registry, a *fleet.Account, id string, m agent.Message) (agent.Delivery, error) {
+	if err := assistant.CheckPrompt(m.Prompt); err != nil {
+		return agent.Delivery{}, &atoll.Error{Op: "send", ID: shorten(id), Err: err}
+	}
 	if m.ID == "" {
 		m.ID = agent.NewMessageID()
 	}
 	owner := a.Caller().Owner
-	next := "m" + strings.ReplaceAll(m.ID, "-", "")
+	next := messageTurn(m.ID)
 	if r, err := d.Get(owner, next); err == nil { // the request is repeated
 		return agent.Delivery{ID: m.ID, State: turn.Queued, Turn: &r}, nil
 	}
@@ -95,24 +99,65 @@ func (s *Server) deliverMessage(ctx context.Context, d *turn.Registry, a *fleet.
 	if has != nil || rec.State == turn.Finished || !errors.Is(err, atoll.ErrState) && !errors.Is(err, atoll.ErrUnsupported) {
 		return agent.Delivery{}, err
 	}
-	var stored assistant.StoredRequest
-	if err := d.Request(owner, id, &stored); err != nil {
-		return agent.Delivery{}, err
-	}
-	ask := stored.For(a)
-	ask.Messages, ask.Tools = nil, nil
-	ask.ID, ask.Chat, ask.Queue, ask.Prompt, ask.Turn.Session = next, rec.Chat, true, m.Prompt, ""
-	t, qerr := s.queueTurnAs(ctx, ask, "")
+	q, qerr := s.queueMessage(ctx, d, a, rec, m)
 	if qerr != nil {
 		return agent.Delivery{}, qerr
 	}
-	q := t.Record()
 	var why *atoll.Error
 	reason := err
 	if errors.As(err, &why) {
 		reason = why.Err
 	}
 	return agent.Delivery{ID: m.ID, State: turn.Queued, Turn: &q, Reason: reason.Error()}, nil
+}
+
+// messageTurn returns the id of the turn whose prompt a message becomes.
+func messageTurn(message string) string { return "m" + strings.ReplaceAll(message, "-", "") }
+
+// queueMessage queues a message as the prompt of the next turn of a turn's chat, with that turn's request. A message is queued once.
+func (s *Server) queueMessage(ctx context.Context, d *turn.Registry, a *fleet.Account, rec agent.Record, m agent.Message) (agent.Record, error) {
+	var stored assistant.StoredRequest
+	if err := d.Request(rec.Owner, rec.ID, &stored); err != nil {
+		return agent.Record{}, err
+	}
+	m.Prompt = slices.Clone(m.Prompt)
+	for i := range m.Prompt {
+		m.Prompt[i].Path = "" // where the agent that has dropped it was to find it
+	}
+	ask := stored.For(a)
+	ask.Messages, ask.Tools = nil, nil
+	ask.ID, ask.Chat, ask.Queue, ask.Prompt, ask.Turn.Session = messageTurn(m.ID), rec.Chat, true, m.Prompt, ""
+	t, err := s.queueTurnAs(ctx, ask, "")
+	if errors.Is(err, atoll.ErrExists) { // a request that repeats it was faster
+		return d.Get(rec.Owner, messageTurn(m.ID))
+	}
+	if err != nil {
+		return agent.Record{}, err
+	}
+	return t.Record(), nil
+}
+
+// runWithMessages runs a turn. Messages that its agent had and dropped are queued again, unless the turn was interrupted or cancelled.
+func (s *Server) runWithMessages(ctx context.Context, d *turn.Registry, a *fleet.Account, t *turn.Turn, run func() (agent.Result, error)) (agent.Result, error) {
+	res, err := run()
+	select {
+	case <-t.Interrupted():
+		return res, err
+	default:
+	}
+	if err != nil || res.Outcome == agent.Aborted || ctx.Err() != nil {
+		return res, err
+	}
+	ctx = context.WithValue(ctx, callKey{}, &call{id: t.ID(), caller: a.Caller(), account: a}) // the request that started the turn is over
+	for _, m := range t.Dropped() {
+		q, err := s.queueMessage(ctx, d, a, t.Record(), m)
+		if err != nil {
+			t.Emit(agent.Event{Type: agent.Warning, Text: "a message that the agent has not read is not queued again: " + err.Error()})
+			continue
+		}
+		t.Emit(agent.Event{Type: agent.MessageChanged, Message: &agent.Message{ID: m.ID, State: agent.MessageQueued, Turn: q.ID}})
+	}
+	return res, nil
 }
 
 // retryTurn starts a turn with the request of one that has failed.
@@ -162,7 +207,7 @@ func (s *Server) queueTurnAs(ctx context.Context, ask *assistant.TurnRequest, re
 	n.Record.RetryOf = retryOf
 	t, err := has.Turns.StartTurn(n, func(ctx context.Context, t *turn.Turn) (agent.Result, error) { //nolint:contextcheck // the turn outlives the request
 		defer s.endWithToken(ctx, req, t)()
-		return job.Run(ctx, t.ID(), t)
+		return s.runWithMessages(ctx, has.Turns, ask.Account, t, func() (agent.Result, error) { return job.Run(ctx, t.ID(), t) })
 	})
 	if err != nil {
 		job.Release()
@@ -178,7 +223,7 @@ func (s *Server) resumeQueued(a *Agents, left turn.Left) (turn.Work, error) {
 	}
 	return func(ctx context.Context, handle *turn.Turn) (agent.Result, error) {
 		defer s.endWithToken(ctx, &call{id: left.Record.ID, caller: caller}, handle)()
-		return job.Run(ctx, handle.ID(), handle)
+		return s.runWithMessages(ctx, a.Turns, s.fleet.Account(caller), handle, func() (agent.Result, error) { return job.Run(ctx, handle.ID(), handle) })
 	}, nil
 }
 

@@ -193,7 +193,7 @@ func (s *Server) startTurn(ctx context.Context, has *Agents, ask *assistant.Turn
 	n := turn.NewTurn{Record: job.Record(), Request: ask.Stored(), Secret: ask.IsSecret()}
 	t, err := has.Turns.StartTurn(n, func(ctx context.Context, t *turn.Turn) (agent.Result, error) { //nolint:contextcheck // the turn outlives the request
 		defer s.endWithToken(ctx, req, t)()
-		return job.Run(ctx, t.ID(), t)
+		return s.runWithMessages(ctx, has.Turns, ask.Account, t, func() (agent.Result, error) { return job.Run(ctx, t.ID(), t) })
 	})
 	if err != nil {
 		job.Release()

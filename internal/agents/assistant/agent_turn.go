@@ -176,6 +176,17 @@ func (r *turnRun) addTools(ctx context.Context, job *agent.Job) error {
 	return nil
 }
 
+// messageReceiver returns what receives messages for the agent. An assistant's hook Create sees, changes or rejects every prompt: a
+// message must not evade it.
+func (r *turnRun) messageReceiver(s *agent.Session) func(context.Context, agent.Message) error {
+	if !r.hasHook("Create") {
+		return s.Steer
+	}
+	return func(context.Context, agent.Message) error {
+		return fmt.Errorf("%w: the assistant's hook Create sees every prompt first", atoll.ErrUnsupported)
+	}
+}
+
 // waitSession waits for the agent's result, and forwards interrupts and the end of ctx to it. It returns ErrLeft for an agent
 // that is left to another process. A session that ends with the turn ends with ctx by itself, so that its result has what is known
 // until then.
@@ -204,7 +215,7 @@ func (r *turnRun) waitSession(ctx context.Context, s *agent.Session) (res agent.
 			}
 		}
 	}()
-	r.handle.Receive(s.Steer)
+	r.handle.Receive(r.messageReceiver(s))
 	defer func() {
 		r.handle.Receive(nil)
 		close(over)

@@ -56,6 +56,7 @@ type Options struct {
 	Dir               string                                                  // of chats and memories; it is created
 	Connector         string                                                  // default of requests and assistants that name none
 	ChooseDriver      func(ctx context.Context, asked string) (string, error) // returns the driver for agents with programs of their own, or an error if asked can't run them. Nil: the driver that is asked for
+	Images            map[string]string                                       // default images of agents' sandboxes, by agent
 	Timeout           time.Duration                                           // default of a turn; 0: 1 hour, negative: none
 	PermissionTimeout time.Duration                                           // until an unanswered permission is denied; 0: that of agents
 	ChatRetention     time.Duration                                           // of chats after their last turn; 0: 30 days
@@ -97,8 +98,9 @@ type TurnHandle interface {
 	Keep(state any) (journal string, err error)
 	// KeepResult stores the result and what another process needs to do what remains after it.
 	KeepResult(res agent.Result, state any) error
-	// Begin marks that a queued turn is the next one of its chat.
-	Begin()
+	// Begin marks that a queued turn is the next one of its chat. It waits until the owner may have one more running turn, and
+	// returns ErrState if the turn is interrupted meanwhile.
+	Begin(ctx context.Context) error
 	// SetSent marks that the agent or the model has the prompt: a queued turn is not started again from here on.
 	SetSent() error
 	// Receive sets what receives messages for the agent; nil: nothing does.
@@ -355,6 +357,21 @@ func (t *Turn) tryPlan() error {
 	return err
 }
 
+// CheckPrompt returns ErrInvalid for a prompt with parts that a request must not have.
+func CheckPrompt(prompt []agent.Content) error {
+	var errs []error
+	for i, c := range prompt {
+		field := fmt.Sprintf("prompt[%d]", i)
+		if c.Path != "" {
+			errs = append(errs, fieldError(field+".path", "%w: %s.path: must not be set in a request", atoll.ErrInvalid, field))
+		}
+		if c.Text == "" && c.Data == nil && c.Name == "" {
+			errs = append(errs, fieldError(field, "%w: %s: it is empty", atoll.ErrInvalid, field))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // checkRequest returns an error for fields that the request must not have.
 func (t *Turn) checkRequest() error {
 	r := &t.request.Request
@@ -363,10 +380,8 @@ func (t *Turn) checkRequest() error {
 	if len(r.Prompt) == 0 && len(t.request.Messages) == 0 {
 		bad("prompt", "prompt: it is empty")
 	}
-	for i, c := range r.Prompt {
-		if c.Path != "" {
-			bad(fmt.Sprintf("prompt[%d].path", i), "prompt[%d].path: must not be set in a request", i)
-		}
+	if err := CheckPrompt(r.Prompt); err != nil {
+		errs = append(errs, err)
 	}
 	if t.assistant.ID != "" && (r.Config != nil || len(r.Command) > 0 || r.Trust) {
 		bad("config", "config, command, trust: they are set by the assistant")

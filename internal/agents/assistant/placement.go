@@ -60,6 +60,9 @@ func (t *Turn) planPlacement() (placement, error) {
 		at.config, at.asked = *c, *c
 	}
 	cfg := &at.config
+	if cfg.Image == "" && cfg.Pool == "" {
+		cfg.Image = t.pipeline.opts.Images[t.assistant.Sandbox.Command]
+	}
 	cfg.Lifecycle = atoll.Lifecycle{Policy: atoll.PolicyOneshot}
 	cfg.Labels = maps.Clone(cfg.Labels)
 	if cfg.Labels == nil {

@@ -111,7 +111,13 @@ func (q *QueuedTurn) Run(ctx context.Context, id string, handle TurnHandle) (age
 		return agent.Result{}, err
 	}
 	q.Release() // the turn has the chat: the next one waits for that
-	handle.Begin()
+	if err := handle.Begin(ctx); err != nil {
+		t.Release()
+		if errors.Is(err, atoll.ErrState) {
+			return agent.Result{Outcome: agent.Aborted, Code: "interrupted", Message: "it was interrupted in the queue"}, nil
+		}
+		return agent.Result{}, err
+	}
 	handle.Update(func(r *agent.Record) { r.Workspace = t.placement.workspace })
 	r := t.newRun(id, handle)
 	r.restartable = true
@@ -175,7 +181,7 @@ func (r *TurnRequest) Stored() StoredRequest {
 // IsSecret reports whether a request has values that are not stored longer than needed.
 func (r *TurnRequest) IsSecret() bool {
 	c := r.Config
-	return len(r.Env) > 0 || c != nil && (len(c.Env) > 0 || len(c.Secrets) > 0)
+	return len(r.Env) > 0 || c != nil && (len(c.Env) > 0 || len(c.Secrets) > 0 || len(c.Network.Headers) > 0 || len(c.Prepare) > 0)
 }
 
 // For returns the request of an account.

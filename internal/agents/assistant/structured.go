@@ -9,6 +9,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
+	"github.com/atoll-sandbox/atoll/internal/agents/tool"
 	"github.com/atoll-sandbox/atoll/internal/model/dialect"
 )
 
@@ -24,6 +25,7 @@ const maxSchemaBytes = 256 << 10
 // answerSchema checks answers of a model against the schema of a request.
 type answerSchema struct {
 	resolved  *jsonschema.Resolved
+	limit     *schemaLimit
 	corrected int // answers that the model was asked to correct
 }
 
@@ -36,8 +38,14 @@ func compileSchema(raw json.RawMessage) (*answerSchema, error) {
 		return nil, fieldError("response_format", "%w: the schema has %d bytes: the limit is %d", atoll.ErrInvalid, len(raw), maxSchemaBytes)
 	}
 	var js jsonschema.Schema
-	err := json.Unmarshal(raw, &js)
+	err := tool.CheckDepth(raw)
+	if err == nil {
+		err = json.Unmarshal(raw, &js)
+	}
 	s := &answerSchema{}
+	if err == nil {
+		s.limit, err = newSchemaLimit(&js)
+	}
 	if err == nil {
 		s.resolved, err = js.Resolve(&jsonschema.ResolveOptions{})
 	}
@@ -58,6 +66,9 @@ func (s *answerSchema) parseAnswer(text string) (json.RawMessage, error) {
 	if err := json.Unmarshal([]byte(text), &v); err != nil {
 		return nil, fmt.Errorf("it is not JSON: %w", err)
 	}
+	if err := s.limit.checkCost(v); err != nil {
+		return nil, err
+	}
 	if err := s.resolved.Validate(v); err != nil {
 		return nil, err
 	}
@@ -73,25 +84,36 @@ func (d *modelLoop) checkAnswer(a *dialect.Response) (res agent.Result, more boo
 		return res, false
 	}
 	structured, err := d.schema.parseAnswer(d.text)
-	switch {
-	case err == nil:
+	if err == nil {
 		d.held = []byte(string(structured))
 		d.emitHeld()
 		res.Text, res.Structured = string(structured), structured
 		return res, false
-	case d.schema.corrected == maxCorrections || a.Stop == dialect.StopLength:
+	}
+	why := explainAnswer(err)
+	if d.schema.corrected == maxCorrections || a.Stop == dialect.StopLength {
 		d.held = nil
 		res.Outcome, res.Code, res.Text = agent.Failed, codeStructured, ""
-		res.Message = fmt.Sprintf("the model's answer does not follow the schema after %d corrections: %v", d.schema.corrected, err)
+		res.Message = fmt.Sprintf("the model's answer does not follow the schema after %d corrections: %s", d.schema.corrected, why)
 		return res, false
 	}
 	d.schema.corrected++
 	d.held = nil
-	d.r.emitEvent(agent.Event{Type: agent.Retrying, Retry: &agent.Retry{Attempt: d.schema.corrected, Message: "the answer does not follow the schema: " + err.Error()}})
+	d.r.emitEvent(agent.Event{Type: agent.Retrying, Retry: &agent.Retry{Attempt: d.schema.corrected, Message: "the answer does not follow the schema: " + why}})
 	d.query.Messages = append(d.query.Messages,
 		dialect.Message{Role: dialect.Assistant, Parts: textParts(d.text)},
-		dialect.Message{Role: dialect.User, Parts: textParts("This answer does not follow the JSON schema: " + err.Error() + "\nAnswer again with the corrected JSON only.")})
+		dialect.Message{Role: dialect.User, Parts: textParts("This answer does not follow the JSON schema: " + why + "\nAnswer again with the corrected JSON only.")})
 	return res, true
+}
+
+// explainAnswer returns why an answer does not follow its schema. The checker's text may have the whole answer, several times.
+func explainAnswer(err error) string {
+	const most = 2000
+	text := strings.ToValidUTF8(err.Error(), "\uFFFD")
+	if len(text) > most {
+		return strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
 }
 
 // emitHeld emits the text of the answer, if it was held back.

@@ -73,7 +73,7 @@ func (f *file) parse(b []byte) *node {
 	if strings.HasSuffix(f.name, ".yaml") || strings.HasSuffix(f.name, ".yml") {
 		return f.parseYAML(b)
 	}
-	if err := checkDepth(b); err != nil {
+	if err := CheckDepth(b); err != nil {
 		f.errs = append(f.errs, &Problem{File: f.name, Text: "it " + err.Error()})
 		return nil
 	}

@@ -31,7 +31,7 @@ func readSchema(raw json.RawMessage, foreign bool) (*schema, error) {
 	if len(raw) > maxSchema {
 		return nil, fmt.Errorf("its schema has %d bytes: the limit is %d", len(raw), maxSchema)
 	}
-	if err := checkDepth(raw); err != nil {
+	if err := CheckDepth(raw); err != nil {
 		return nil, fmt.Errorf("its schema %w", err)
 	}
 	s := &schema{}
@@ -72,7 +72,7 @@ func (s *schema) checkInput(input json.RawMessage) (json.RawMessage, error) {
 	if len(input) > maxInput {
 		return nil, &Error{fmt.Sprintf("The input has %d bytes: the limit is %d.", len(input), maxInput)}
 	}
-	if err := checkDepth(input); err != nil {
+	if err := CheckDepth(input); err != nil {
 		return nil, &Error{"The input " + err.Error() + "."}
 	}
 	dec := json.NewDecoder(bytes.NewReader(input))
@@ -116,8 +116,8 @@ func (s *schema) applyDefaults(input map[string]any) {
 	}
 }
 
-// checkDepth refuses deeply nested JSON before it is decoded.
-func checkDepth(b []byte) error {
+// CheckDepth returns an error for JSON that is nested more than 64 levels deep. It does not decode it.
+func CheckDepth(b []byte) error {
 	depth, text := 0, false
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {

@@ -339,13 +339,18 @@ func (u *upstream) listTools(ctx context.Context) ([]Tool, error) {
 	if err != nil {
 		return nil, err
 	}
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
 	var list []Tool
 	var names []string
 	for t, err := range session.Tools(ctx, nil) {
 		if err != nil {
-			return nil, fmt.Errorf("%w: server %s: %w", atoll.ErrUnavailable, u.name, err)
+			err = fmt.Errorf("%w: server %s: %w", atoll.ErrUnavailable, u.name, err)
+			if !errors.Is(caller.Err(), context.Canceled) {
+				u.setFailure(err) // the next turn does not wait for it
+			}
+			return nil, err
 		}
 		names = append(names, t.Name)
 		if u.only != nil && !slices.Contains(u.only, t.Name) {

@@ -18,8 +18,11 @@ import (
 // Queued is the state of a turn that waits for the end of the turns before it in its chat.
 const Queued = "queued"
 
-// maxQueued limits the queued turns of an owner.
-const maxQueued = 256
+// Limits of the queued turns of an owner.
+const (
+	maxQueued      = 256
+	maxQueuedBytes = 64 << 20 // of their requests, which this process holds
+)
 
 // NewTurn is a turn to start.
 type NewTurn struct {
@@ -34,10 +37,18 @@ type NewTurn struct {
 
 	// Secret requests are stored only while they are queued.
 	Secret bool
+
+	encoded []byte // Request
 }
 
 // StartTurn is Start with more options.
 func (d *Registry) StartTurn(n NewTurn, work Work) (*Turn, error) {
+	var err error
+	if n.Request != nil {
+		if n.encoded, err = json.Marshal(n.Request); err != nil {
+			return nil, &atoll.Error{Op: "start turn", ID: clipText(n.Record.ID), Err: err}
+		}
+	}
 	t, ctx, err := d.startTurn(n)
 	if err != nil {
 		return nil, &atoll.Error{Op: "start turn", ID: clipText(n.Record.ID), Err: err}
@@ -46,24 +57,26 @@ func (d *Registry) StartTurn(n NewTurn, work Work) (*Turn, error) {
 	return t, nil
 }
 
-// checkRoom returns ErrQuota if an owner has as many turns as there may be. A queued turn costs nothing until the one
-// before it in its chat has ended. The caller holds mu.
-func (d *Registry) checkRoom(o atoll.Owner, queued bool) error {
-	running, waiting := 0, 0
+// checkRoom returns ErrQuota if an owner has as many turns as there may be. A queued turn costs only the memory for its request until it
+// begins. The caller holds mu.
+func (d *Registry) checkRoom(n *NewTurn) error {
+	running, waiting, size := 0, 0, len(n.encoded)
 	for at, t := range d.running {
-		if at.owner != o {
-			continue
-		}
-		if t.queued.Load() {
+		switch {
+		case at.owner != n.Record.Owner:
+		case t.queued.Load():
 			waiting++
-		} else {
+			size += t.requestBytes
+		default:
 			running++
 		}
 	}
 	switch {
-	case queued && waiting >= maxQueued:
+	case n.Queued && waiting >= maxQueued:
 		return fmt.Errorf("%w: %d turns are queued, as many as there may be: wait until one has ended", atoll.ErrQuota, waiting)
-	case !queued && running >= d.opts.PerOwner:
+	case n.Queued && size > maxQueuedBytes:
+		return fmt.Errorf("%w: the requests of queued turns may have %d bytes together: wait until one has ended", atoll.ErrQuota, maxQueuedBytes)
+	case !n.Queued && running >= d.opts.PerOwner:
 		return fmt.Errorf("%w: %d turns are under way, as many as there may be: wait until one has ended", atoll.ErrQuota, running)
 	}
 	return nil
@@ -71,14 +84,11 @@ func (d *Registry) checkRoom(o atoll.Owner, queued bool) error {
 
 // storeRequest stores the request of a turn, and that it is queued, before the turn is acknowledged.
 func (d *Registry) storeRequest(n NewTurn) error {
-	if n.Request == nil || n.Secret && !n.Queued {
+	if n.encoded == nil || n.Secret && !n.Queued {
 		return nil
 	}
 	p := turnKey{n.Record.Owner, n.Record.ID}
-	b, err := json.Marshal(n.Request)
-	if err == nil {
-		err = atomicfile.Replace(d.requestName(p), b, 0o600)
-	}
+	err := atomicfile.Replace(d.requestName(p), n.encoded, 0o600)
 	if err == nil && n.Queued {
 		mark := []byte(nil)
 		if n.Secret {
@@ -115,7 +125,7 @@ func (d *Registry) Request(o atoll.Owner, id string, v any) error {
 	}
 	b, err := os.ReadFile(d.requestName(p))
 	if errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%w: its request is not stored: it has ended well, or has environment variables or secrets; send it again", atoll.ErrNotFound)
+		err = fmt.Errorf("%w: its request is not stored: it has ended well, or has environment variables, secrets, headers or prepare steps; send it again", atoll.ErrNotFound)
 	}
 	if err == nil {
 		err = json.Unmarshal(b, v)
@@ -126,11 +136,56 @@ func (d *Registry) Request(o atoll.Owner, id string, v any) error {
 	return nil
 }
 
-// Begin ends the state Queued: the turn is the next one of its chat.
-func (t *Turn) Begin() {
-	if t.queued.CompareAndSwap(true, false) {
-		t.Update(func(r *agent.Record) { r.Started = t.registry.currentTime() })
+// placeWait is a queued turn that is the next one of its chat, while its owner has as many running turns as there may be.
+type placeWait struct {
+	turn  *Turn
+	ready chan struct{} // closed when it counts as running
+}
+
+// Begin ends the state Queued: the turn is the next one of its chat. It waits while its owner has as many running turns as there
+// may be, and returns ErrState if the turn is interrupted meanwhile.
+func (t *Turn) Begin(ctx context.Context) error {
+	if !t.queued.Load() {
+		return nil
 	}
+	d, w := t.registry, &placeWait{t, make(chan struct{})}
+	d.mu.Lock()
+	d.places = append(d.places, w)
+	d.grantPlaces(t.rec.Owner)
+	d.mu.Unlock()
+	err := error(nil)
+	select {
+	case <-w.ready:
+		t.Update(func(r *agent.Record) { r.Started = d.currentTime() })
+		return nil
+	case <-t.interrupt:
+		err = fmt.Errorf("%w: the turn was interrupted in the queue", atoll.ErrState)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.places = slices.DeleteFunc(d.places, func(o *placeWait) bool { return o == w })
+	return err
+}
+
+// grantPlaces has the turns of an owner begin that wait for a place, in their order, as far as there are places. The caller holds mu.
+func (d *Registry) grantPlaces(o atoll.Owner) {
+	running := 0
+	for at, t := range d.running {
+		if at.owner == o && !t.queued.Load() {
+			running++
+		}
+	}
+	d.places = slices.DeleteFunc(d.places, func(w *placeWait) bool {
+		if w.turn.rec.Owner != o || running >= d.opts.PerOwner {
+			return false
+		}
+		running++
+		w.turn.queued.Store(false)
+		close(w.ready)
+		return true
+	})
 }
 
 // SetSent marks that the turn's agent or model has its prompt: another process does not start the turn again. A turn that was
@@ -170,37 +225,6 @@ func (d *Registry) forgetRequest(r agent.Record) {
 	}
 }
 
-// Receive sets what receives messages for the turn's agent; nil: nothing does.
-func (t *Turn) Receive(f func(context.Context, agent.Message) error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.receive = f
-}
-
-// Send sends a message to the agent of a running turn. It returns ErrUnsupported for one that reads no messages while it works,
-// and ErrState if it reads none now.
-func (d *Registry) Send(ctx context.Context, o atoll.Owner, id string, m agent.Message) error {
-	t, err := d.findRunning("send", o, id)
-	if err != nil {
-		return err
-	}
-	t.mu.Lock()
-	f := t.receive
-	t.mu.Unlock()
-	switch {
-	case f == nil && t.continued: // an earlier process may have sent it
-		err = fmt.Errorf("%w: the turn is being continued after a restart; try again", atoll.ErrUnavailable)
-	case f == nil:
-		err = fmt.Errorf("%w: it has no agent at work", atoll.ErrState)
-	default:
-		err = f(ctx, m)
-	}
-	if err != nil {
-		return &atoll.Error{Op: "send", ID: clipText(id), Err: err}
-	}
-	return nil
-}
-
 // resumeQueued starts the queued turns again that other processes have left, in their order.
 func (d *Registry) resumeQueued(prepare func(Left) (Work, error)) {
 	var all []agent.Record
@@ -217,7 +241,7 @@ func (d *Registry) resumeQueued(prepare func(Left) (Work, error)) {
 			if r, err := d.load(p); err == nil {
 				all = append(all, r)
 			} else if errors.Is(err, atoll.ErrNotFound) {
-				_ = os.Remove(name) // the process was killed before it acknowledged the turn
+				d.removeUnacknowledged(p)
 			}
 		}
 	}
@@ -232,6 +256,22 @@ func (d *Registry) resumeQueued(prepare func(Left) (Work, error)) {
 		if err := d.requeueTurn(r, prepare); err != nil {
 			d.slog.Warn("queued turn not started", "turn", r.ID, "err", err)
 		}
+	}
+}
+
+// removeUnacknowledged removes the files of a queued turn whose process was killed before it acknowledged the turn. It does nothing while
+// a process is starting it.
+func (d *Registry) removeUnacknowledged(p turnKey) {
+	l, err := d.openLeft(p)
+	switch {
+	case errors.Is(err, os.ErrNotExist): // it has no log
+		_ = errors.Join(os.Remove(d.queueName(p)), os.RemoveAll(d.requestName(p)))
+	case l == nil: // a process has it, or it can't be read
+	default:
+		if _, err := d.load(p); errors.Is(err, atoll.ErrNotFound) {
+			_ = d.removeFiles(p)
+		}
+		_ = l.file.Close()
 	}
 }
 

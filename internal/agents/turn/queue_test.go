@@ -43,7 +43,9 @@ func TestQueueOutlivesProcess(t *testing.T) {
 			queue(t, first, want[i], i == 1, waitLeft)
 		}
 		sent := queue(t, first, "sent", false, func(ctx context.Context, x *Turn) (agent.Result, error) {
-			x.Begin()
+			if err := x.Begin(t.Context()); err != nil {
+				t.Error(err)
+			}
 			if err := x.SetSent(); err != nil {
 				t.Error(err)
 			}
@@ -67,7 +69,9 @@ func TestQueueOutlivesProcess(t *testing.T) {
 			}
 			got = append(got, l.Record.ID)
 			return func(_ context.Context, x *Turn) (agent.Result, error) {
-				x.Begin()
+				if err := x.Begin(t.Context()); err != nil {
+					t.Error(err)
+				}
 				return agent.Result{Outcome: agent.Failed}, x.SetSent()
 			}, nil
 		})

@@ -67,6 +67,7 @@ type Registry struct {
 	startedCount map[string]int64  // by owner: turns started
 	grownBytes   map[string]int64  // by owner: bytes written since the last removal of expired turns
 	lastQueued   time.Time         // Record.Queued of the last queued turn
+	places       []*placeWait      // queued turns that wait until their owners have fewer running ones, in order
 	closed       bool
 }
 
@@ -180,38 +181,61 @@ func (d *Registry) startTurn(n NewTurn) (*Turn, context.Context, error) {
 	if n.Queued {
 		r.State = Queued
 	}
-	n.Record = r
 	p := turnKey{r.Owner, r.ID}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return nil, nil, errClosing
-	}
-	if err := d.checkRoom(r.Owner, n.Queued); err != nil {
+	n.Record = r
+	if err := d.admitTurn(&n); err != nil {
 		return nil, nil, err
 	}
-	if d.running[p] != nil {
-		return nil, nil, atoll.ErrExists
-	}
-	file, err := d.create(p)
+	file, err := d.create(p) // without mu: a large request takes long
 	if err != nil {
 		return nil, nil, err
 	}
-	if n.Queued { // in the order of their arrival, though two may have the same time
-		if r.Queued = r.Started.Round(0); !r.Queued.After(d.lastQueued) {
-			r.Queued = d.lastQueued.Add(1)
-		}
-		d.lastQueued = r.Queued
-	}
 	if err := d.storeRequest(n); err != nil {
-		return nil, nil, errors.Join(err, file.Close(), d.removeFiles(p))
+		return nil, nil, errors.Join(err, d.removeFiles(p), file.Close())
+	}
+	r = n.Record
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.checkOpen(&n); err != nil { // others may have started meanwhile
+		return nil, nil, errors.Join(err, d.removeFiles(p), file.Close())
 	}
 	t, ctx := d.addRunning(newLog(file, d.opts.LogBytes), r)
+	t.requestBytes = len(n.encoded)
 	t.queued.Store(n.Queued)
 	t.unsent.Store(n.Queued)
 	d.save(r)
 	d.removeExpiredSometimes(r.Owner)
 	return t, ctx, nil
+}
+
+// admitTurn returns why a turn can't start now, and gives a queued one its place in the order of their arrival.
+func (d *Registry) admitTurn(n *NewTurn) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.checkOpen(n); err != nil {
+		return err
+	}
+	if r := &n.Record; n.Queued { // two may have the same time
+		if r.Queued = r.Started.Round(0); !r.Queued.After(d.lastQueued) {
+			r.Queued = d.lastQueued.Add(1)
+		}
+		d.lastQueued = r.Queued
+	}
+	return nil
+}
+
+// checkOpen returns why a turn can't start now. The caller holds mu.
+func (d *Registry) checkOpen(n *NewTurn) error {
+	if d.closed {
+		return errClosing
+	}
+	if err := d.checkRoom(n); err != nil {
+		return err
+	}
+	if d.running[turnKey{n.Record.Owner, n.Record.ID}] != nil {
+		return atoll.ErrExists
+	}
+	return nil
 }
 
 // addRunning adds a turn to the running ones. The caller holds mu.
@@ -297,6 +321,7 @@ func (d *Registry) dropRunning(t *Turn, r agent.Record) {
 	d.mu.Lock()
 	delete(d.running, turnKey{r.Owner, r.ID})
 	d.grownBytes[r.Owner.String()] += size
+	d.grantPlaces(r.Owner)
 	d.mu.Unlock()
 	if err := t.log.file.Close(); err != nil {
 		d.slog.Warn("turn's log not closed", "turn", r.ID, "err", err)
@@ -454,12 +479,12 @@ func (d *Registry) Interrupt(o atoll.Owner, id string) error {
 }
 
 // AnswerToolCall passes the result of a client's tool to the turn that waits for it, and
-// returns that turn; nil if none of the owner's turns waits for the call.
-func (d *Registry) AnswerToolCall(o atoll.Owner, call string, a ToolAnswer) *Turn {
+// returns that turn; nil if none of the owner's turns waits for the call, or not the named one. Without a name, it is any turn.
+func (d *Registry) AnswerToolCall(o atoll.Owner, turn, call string, a ToolAnswer) *Turn {
 	d.mu.Lock()
 	t := d.waiting[turnKey{o, call}]
 	d.mu.Unlock()
-	if t == nil || !t.answerToolCall(call, a) {
+	if t == nil || turn != "" && t.ID() != turn || !t.answerToolCall(call, a) {
 		return nil
 	}
 	return t
@@ -513,7 +538,11 @@ func (d *Registry) cancelCause(ctx context.Context, o atoll.Owner, id string, ca
 
 // removeFiles removes the files of a finished turn.
 func (d *Registry) removeFiles(p turnKey) error {
-	return errors.Join(os.RemoveAll(d.queueName(p)), os.RemoveAll(d.requestName(p)), os.Remove(d.recordName(p)), os.Remove(d.logName(p)), os.RemoveAll(d.keptDir(p)))
+	record := os.Remove(d.recordName(p))
+	if errors.Is(record, os.ErrNotExist) { // it was not saved yet
+		record = nil
+	}
+	return errors.Join(os.RemoveAll(d.queueName(p)), os.RemoveAll(d.requestName(p)), record, os.Remove(d.logName(p)), os.RemoveAll(d.keptDir(p)))
 }
 
 // Done returns a channel that is closed after the turn's last event.

@@ -106,12 +106,33 @@ func (d *Registry) finishLeft(l *log, r agent.Record) error {
 	if res.Duration == 0 {
 		res.Duration = d.currentTime().Sub(r.Started)
 	}
+	if !l.finished {
+		for _, id := range unreadMessages(l.file, l.size) {
+			l.append(agent.Event{Time: d.currentTime(), Turn: r.ID, Type: agent.MessageChanged, Message: &agent.Message{ID: id, State: agent.MessageDropped}})
+		}
+	}
 	l.append(agent.Event{Time: d.currentTime(), Turn: r.ID, Type: agent.Finished, Result: &res})
 	r.State, r.Ended, r.Result, r.Events = Finished, d.currentTime(), &res, l.lastSeq()
 	d.save(r)
 	d.removeKept(turnKey{r.Owner, r.ID})
 	d.forgetRequest(r)
 	return l.err
+}
+
+// unreadMessages returns the ids of the messages in a log that were sent to the agent, and which it has not read.
+func unreadMessages(file *os.File, size int64) []string {
+	var unread []string
+	_, _ = replayEvents(file, 0, size, -1, func(e agent.Event) error { // a log that can't be read has none
+		if e.Message == nil {
+			return nil
+		}
+		unread = slices.DeleteFunc(unread, func(id string) bool { return id == e.Message.ID })
+		if e.Message.State == agent.MessageSent {
+			unread = append(unread, e.Message.ID)
+		}
+		return nil
+	})
+	return unread
 }
 
 // lastResult returns the result at the end of a complete log.

@@ -39,6 +39,8 @@ type Turn struct {
 	continued bool          // an earlier process has begun it; set before its work
 	told      int           // events of the session that an earlier process has emitted
 
+	requestBytes int // of its request; set before its work
+
 	notifying sync.Mutex    // held during a call of Options.Notify; acquired before mu
 	notified  notifiedState // guarded by notifying
 
@@ -49,6 +51,8 @@ type Turn struct {
 	interrupt   chan struct{}                 // closed by Interrupt
 	interrupted bool
 	receive     func(context.Context, agent.Message) error // nil: messages are not received
+	messages    map[string]agent.MessageState              // of messages to the agent, by id
+	dropped     []agent.Message                            // with their prompts
 	finished    bool
 	lastSeen    int64
 	toSkip      int                     // events to drop: they were emitted by an earlier process
@@ -129,6 +133,9 @@ func (t *Turn) Update(f func(r *agent.Record)) {
 // Emit numbers and logs an event. Events of type Finished are dropped: the turn's
 // result becomes the last event.
 func (t *Turn) Emit(e agent.Event) {
+	if e.Message != nil {
+		e.Message = t.noteMessage(*e.Message)
+	}
 	switch {
 	case e.Type == agent.Finished || t.skipTold():
 		return

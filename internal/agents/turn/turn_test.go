@@ -269,13 +269,13 @@ func TestWanted(t *testing.T) {
 		if r := x.Record(); r.State != Waiting {
 			t.Errorf("%+v", r)
 		}
-		if d.AnswerToolCall(bob, "call1", ToolAnswer{Text: "rain"}) != nil || d.AnswerToolCall(alice, "call9", ToolAnswer{}) != nil {
+		if d.AnswerToolCall(bob, "", "call1", ToolAnswer{Text: "rain"}) != nil || d.AnswerToolCall(alice, "", "call9", ToolAnswer{}) != nil || d.AnswerToolCall(alice, "another", "call1", ToolAnswer{Text: "snow"}) != nil {
 			t.Error("somebody else's answer was taken")
 		}
-		if d.AnswerToolCall(alice, "call1", ToolAnswer{Text: "sunny"}) != x {
+		if d.AnswerToolCall(alice, x.ID(), "call1", ToolAnswer{Text: "sunny"}) != x {
 			t.Error("the answer was not taken")
 		}
-		if d.AnswerToolCall(alice, "call1", ToolAnswer{Text: "again"}) != nil {
+		if d.AnswerToolCall(alice, "", "call1", ToolAnswer{Text: "again"}) != nil {
 			t.Error("a second answer was taken")
 		}
 		<-x.Done()

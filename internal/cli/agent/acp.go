@@ -107,7 +107,7 @@ func (s *acpAgent) find(ctx context.Context, name string) error {
 	}
 	for _, info := range assistants {
 		if info.ID == name {
-			s.like.Assistant, s.like.Config, s.name, s.asks = name, nil, name, !s.alone && info.Agent != ""
+			s.like.Assistant, s.like.Config, s.name, s.model, s.asks = name, nil, name, info.Model, !s.alone && info.Agent != ""
 			return nil
 		}
 	}

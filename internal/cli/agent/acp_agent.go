@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -31,6 +33,7 @@ type acpAgent struct {
 	c           *client.Client
 	conn        *acp.AgentSideConnection
 	name        string
+	model       string        // of the assistant; empty: unknown
 	like        agent.Request // of every turn
 	mount       bool
 	alone, asks bool
@@ -42,10 +45,12 @@ type acpAgent struct {
 
 // acpSession is a session of the editor.
 type acpSession struct {
-	id   string
-	cwd  string // of the editor; it is the workspace in the sandbox
-	ask  bool
-	turn string // that is under way; empty: none
+	id    string
+	cwd   string // of the editor; it is the workspace in the sandbox
+	ask   bool
+	model string // of its turns; empty: that of the command
+	busy  bool   // a prompt is under way
+	turn  string // that is under way; empty: none
 
 	tools   *editorTools // of the editor's MCP servers
 	warning string       // of the last prompt: it is repeated only if it changes
@@ -103,7 +108,7 @@ func (s *acpAgent) NewSession(ctx context.Context, p acp.NewSessionRequest) (acp
 	s.mu.Lock()
 	s.sessions[session.id] = session
 	s.mu.Unlock()
-	return acp.NewSessionResponse{SessionId: acp.SessionId(session.id), Modes: s.modes(session)}, nil
+	return acp.NewSessionResponse{SessionId: acp.SessionId(session.id), Modes: s.modes(session), Models: s.models(session)}, nil
 }
 
 // copyProject copies the editor's directory into a workspace of the session.
@@ -134,6 +139,36 @@ func (s *acpAgent) SetSessionMode(_ context.Context, p acp.SetSessionModeRequest
 	}
 	session.ask = mode == modeAsk
 	return acp.SetSessionModeResponse{}, nil
+}
+
+// maxModelName limits the name of a model that an editor sets.
+const maxModelName = 200
+
+// UnstableSetSessionModel sets the model of a session's next prompts. Its connector must allow the model.
+func (s *acpAgent) UnstableSetSessionModel(_ context.Context, p acp.UnstableSetSessionModelRequest) (acp.UnstableSetSessionModelResponse, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	session, ok := s.sessions[string(p.SessionId)]
+	if !ok || p.ModelId == "" || len(p.ModelId) > maxModelName {
+		return acp.UnstableSetSessionModelResponse{}, acp.NewInvalidParams(map[string]any{"error": "there is no such session or model"})
+	}
+	session.model = string(p.ModelId)
+	return acp.UnstableSetSessionModelResponse{}, nil
+}
+
+// models returns the models of a session; nil: its model is not known here. The caller holds mu, or has the session for itself.
+func (s *acpAgent) models(session *acpSession) *acp.SessionModelState {
+	current := cmp.Or(session.model, s.like.Model, s.model)
+	if current == "" {
+		return nil
+	}
+	m := &acp.SessionModelState{CurrentModelId: acp.ModelId(current)}
+	for _, name := range []string{current, cmp.Or(s.like.Model, s.model)} {
+		if info := (acp.ModelInfo{ModelId: acp.ModelId(name), Name: name}); name != "" && !slices.ContainsFunc(m.AvailableModels, func(o acp.ModelInfo) bool { return o.ModelId == info.ModelId }) {
+			m.AvailableModels = append(m.AvailableModels, info)
+		}
+	}
+	return m
 }
 
 // Cancel ends what the agent does for a session's prompt; the SDK has ended
@@ -167,7 +202,9 @@ func (s *acpAgent) SetSessionConfigOption(context.Context, acp.SetSessionConfigO
 // buildRequest is a prompt as a turn.
 func (s *acpAgent) buildRequest(session *acpSession, prompt []acp.ContentBlock) (agent.Request, error) {
 	r := s.like
-	r.Chat, r.Ask, r.Labels = session.id, session.ask, maps.Clone(r.Labels)
+	s.mu.Lock()
+	r.Chat, r.Ask, r.Model, r.Labels = session.id, session.ask, cmp.Or(session.model, r.Model), maps.Clone(r.Labels)
+	s.mu.Unlock()
 	if r.Labels == nil {
 		r.Labels = make(map[string]string)
 	}
@@ -195,6 +232,8 @@ func (s *acpAgent) buildRequest(session *acpSession, prompt []acp.ContentBlock) 
 // convertContent is a part of a prompt as agents take it.
 func (session *acpSession) convertContent(b acp.ContentBlock) (agent.Content, error) {
 	switch {
+	case b.Text != nil && b.Text.Text == "":
+		return agent.Content{Text: "\n"}, nil // a part must not be empty
 	case b.Text != nil:
 		return agent.Content{Text: b.Text.Text}, nil
 	case b.Image != nil:

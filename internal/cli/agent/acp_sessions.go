@@ -55,7 +55,7 @@ func (s *acpAgent) ResumeSession(ctx context.Context, p acp.ResumeSessionRequest
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return acp.ResumeSessionResponse{Modes: s.modes(session)}, nil
+	return acp.ResumeSessionResponse{Modes: s.modes(session), Models: s.models(session)}, nil
 }
 
 // LoadSession goes on with a session as ResumeSession does, and sends the editor what was said in it before.
@@ -79,7 +79,7 @@ func (s *acpAgent) LoadSession(ctx context.Context, p acp.LoadSessionRequest) (a
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return acp.LoadSessionResponse{Modes: s.modes(session)}, nil
+	return acp.LoadSessionResponse{Modes: s.modes(session), Models: s.models(session)}, nil
 }
 
 // openSession returns a session of this connection or an earlier one.

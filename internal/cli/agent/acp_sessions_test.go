@@ -105,8 +105,19 @@ func TestACPSessions(t *testing.T) {
 	if !strings.Contains(sent.String(), "user_message_chunk") || user < 0 || assistant < user {
 		t.Errorf("the editor was sent %s", sent.String())
 	}
+	if _, err := s.UnstableSetSessionModel(t.Context(), acp.UnstableSetSessionModelRequest{SessionId: "acp-old", ModelId: "small"}); err != nil {
+		t.Error(err)
+	}
+	if m := s.models(s.sessions["acp-old"]); m == nil || m.CurrentModelId != "small" {
+		t.Errorf("its models are %+v", m)
+	}
+	for _, bad := range []acp.UnstableSetSessionModelRequest{{SessionId: "acp-missing", ModelId: "small"}, {SessionId: "acp-old"}, {SessionId: "acp-old", ModelId: acp.UnstableModelId(strings.Repeat("x", 1000))}} {
+		if _, err := s.UnstableSetSessionModel(t.Context(), bad); err == nil {
+			t.Errorf("the model of %s was set to %.20s", bad.SessionId, bad.ModelId)
+		}
+	}
 	q, err := s.buildRequest(s.sessions["acp-old"], nil)
-	if err != nil || q.Chat != "acp-old" || q.Workspace != "acp-old" || q.Labels[cwdLabel] != "/home/ann/shop" {
+	if err != nil || q.Chat != "acp-old" || q.Model != "small" || q.Workspace != "acp-old" || q.Labels[cwdLabel] != "/home/ann/shop" {
 		t.Errorf("the request of a resumed session is %+v, %v", q, err)
 	}
 }

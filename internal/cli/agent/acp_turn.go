@@ -16,7 +16,10 @@ import (
 func (s *acpAgent) Prompt(ctx context.Context, p acp.PromptRequest) (acp.PromptResponse, error) {
 	s.mu.Lock()
 	session, ok := s.sessions[string(p.SessionId)]
-	busy := ok && session.turn != ""
+	busy := ok && session.busy
+	if ok && !busy {
+		session.busy = true
+	}
 	s.mu.Unlock()
 	switch {
 	case !ok:
@@ -24,6 +27,7 @@ func (s *acpAgent) Prompt(ctx context.Context, p acp.PromptRequest) (acp.PromptR
 	case busy:
 		return acp.PromptResponse{}, acp.NewInvalidRequest(map[string]any{"error": "the last prompt is not over"})
 	}
+	defer s.setIdle(session)
 	r, err := s.buildRequest(session, p.Prompt)
 	if err != nil {
 		return acp.PromptResponse{}, err
@@ -57,6 +61,13 @@ func (s *acpAgent) Prompt(ctx context.Context, p acp.PromptRequest) (acp.PromptR
 		InputTokens: int(u.Input), OutputTokens: int(u.Output), CachedReadTokens: acp.Ptr(int(u.CacheRead)),
 		CachedWriteTokens: acp.Ptr(int(u.CacheWrite)), TotalTokens: int(u.Input + u.Output + u.CacheRead + u.CacheWrite),
 	}}, nil
+}
+
+// setIdle marks that a session has no prompt.
+func (s *acpAgent) setIdle(session *acpSession) {
+	s.mu.Lock()
+	session.busy = false
+	s.mu.Unlock()
 }
 
 func (s *acpAgent) setTurn(session *acpSession, turn string) {
@@ -264,6 +275,10 @@ func (t *acpTurn) askPermission(ctx context.Context, p agent.Permission) {
 	go func() {
 		defer t.asking.Done()
 		defer cancel()
+		name, isEditors := t.session.tools.nameOf(&p.Tool)
+		if isEditors {
+			p.Tool.Title = editorToolTitle(name)
+		}
 		answer, err := t.s.conn.RequestPermission(ctx, t.permissionRequest(p))
 		if err != nil || answer.Outcome.Selected == nil && ctx.Err() != nil {
 			return
@@ -275,6 +290,9 @@ func (t *acpTurn) askPermission(ctx context.Context, p agent.Permission) {
 				d = agent.Decision{Allow: true}
 			case "always":
 				d = agent.Decision{Allow: true, Always: true}
+			}
+			if isEditors && d.Allow {
+				t.session.tools.allow(name, p.Tool.Input, d.Always)
 			}
 		}
 		_ = t.s.c.DecideTurn(context.WithoutCancel(ctx), t.id, p.ID, d) // somebody else was faster

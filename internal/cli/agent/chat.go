@@ -25,7 +25,9 @@ func (a commands) chatCommand() *cobra.Command {
 		Use:   "chat ASSISTANT [flags] [MESSAGE...]",
 		Short: "Chat with an assistant",
 		Long: `Chat with an assistant: one MESSAGE, or line by line until Ctrl-D. The files
-and the messages are kept with the chat.`,
+and the messages are kept with the chat. A line that is typed while the
+assistant works is sent to it, or is the next message. The lines /model, /ask,
+/alone and /help are commands.`,
 		Example: `  atoll chat coder
   atoll chat qa -c deepseek/r1 "what is an atoll?"
   atoll chat coder --chat fizz --attach notes.md "do what these notes say"`,
@@ -67,12 +69,14 @@ func (a commands) runChat(ctx context.Context, in *os.File, assistant string, f 
 	// Ctrl-C is for the turn that is under way; only a request to end is for us.
 	ctx, end := signal.NotifyContext(context.WithoutCancel(ctx), syscall.SIGTERM, syscall.SIGHUP)
 	defer end()
-	keys := &tty.Keyboard{Reader: in}
+	typed := tty.NewInput(in)
+	keys := &tty.Keyboard{Reader: typed}
 	t := term.NewTerminal(tty.ReadWriter{Reader: keys, Writer: a.Err}, "")
 	if w, h, err := term.GetSize(int(in.Fd())); err == nil {
 		_ = t.SetSize(w, h) // only where lines break
 	}
-	a.Progress("Talking to %s; Ctrl-D leaves, Ctrl-C interrupts.", assistant)
+	a.Progress("Talking to %s; Ctrl-D leaves, Ctrl-C interrupts, /help lists commands.", assistant)
+	typist := &typist{a: a, c: l.Client, input: typed}
 	for {
 		line, err := readRaw(t, int(in.Fd()), "you> ")
 		if keys.Interrupted() {
@@ -91,27 +95,73 @@ func (a commands) runChat(ctx context.Context, in *os.File, assistant string, f 
 		if strings.TrimSpace(line) == "" {
 			continue
 		}
-		if err := a.sendMessage(ctx, l, assistant, line, f); err != nil {
+		if a.runCommand(line, f) {
+			continue
+		}
+		if err := a.sendMessages(ctx, l, assistant, line, f, typist); err != nil {
 			return err
 		}
 	}
 }
 
+// sendMessages sends a message to an assistant, and follows the turns of the lines that are typed while it works.
+func (a commands) sendMessages(ctx context.Context, l *app.Connection, assistant, line string, f *turnFlags, t *typist) error {
+	t.next = append(t.next, line)
+	for len(t.next) > 0 || len(t.queued) > 0 {
+		var err error
+		if len(t.queued) > 0 { // they were sent before the next lines
+			line := t.queued[0]
+			t.queued = t.queued[1:]
+			if line.text != "" {
+				a.Progress("you> %s", cleanText(line.text))
+			}
+			err = a.followTyping(ctx, line.turn, f, t)
+		} else {
+			line := t.next[0]
+			t.next = t.next[1:]
+			if a.runCommand(line, f) {
+				continue
+			}
+			err = a.sendMessage(ctx, l, assistant, line, f, t)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// followTyping follows a turn while lines can be typed. It prints errors of the turn and returns only those that end the chat.
+func (a commands) followTyping(ctx context.Context, id string, f *turnFlags, t *typist) error {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	defer stop()
+	view := a.newTurnView(f.verbose)
+	view.close() // its spinner would draw over what is typed
+	view.spin = nil
+	view.typist, t.view, t.turn = t, view, id
+	t.start(context.WithoutCancel(ctx))
+	_, err := a.followTurn(ctx, t.c, id, 0, view)
+	t.pause()
+	if err != nil && !errors.Is(err, atoll.ErrUnavailable) {
+		a.PrintError(err)
+		return nil
+	}
+	return err
+}
+
 // sendMessage sends one message to an assistant. It prints errors of the turn and returns only
 // those that end the chat.
-func (a commands) sendMessage(ctx context.Context, l *app.Connection, assistant, line string, f *turnFlags) error {
+func (a commands) sendMessage(ctx context.Context, l *app.Connection, assistant, line string, f *turnFlags, t *typist) error {
 	r, err := f.buildRequest(line)
 	if err != nil {
 		return err
 	}
 	f.attach = nil // they went along with the first
 	r.Assistant = assistant
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
-	defer stop()
 	made, err := l.StartTurn(ctx, r)
 	if err == nil {
 		f.chat = made.Chat
-		_, err = a.followTurn(ctx, l.Client, made.ID, 0, a.newTurnView(f.verbose))
+		return a.followTyping(ctx, made.ID, f, t)
 	}
 	if err != nil && !errors.Is(err, atoll.ErrUnavailable) {
 		a.PrintError(err)

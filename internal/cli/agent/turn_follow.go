@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -44,6 +45,12 @@ func (a commands) followTurn(ctx context.Context, c *client.Client, id string, a
 			return f.askPermission(ctx, *e.Permission)
 		case agent.PermissionResolved:
 			f.reportResolved(*e.Permission)
+		case agent.MessageChanged:
+			if t := v.typist; t != nil && e.Message.State == agent.MessageQueued {
+				t.pause()
+				t.addQueued(agent.Record{ID: e.Message.Turn}, t.sent[e.Message.ID])
+				t.start(ctx)
+			}
 		case agent.Finished:
 			result = *e.Result
 		}
@@ -112,7 +119,13 @@ func (f *follower) askPermission(ctx context.Context, p agent.Permission) error 
 	}
 	f.view.printRequest(p)
 	fmt.Fprint(f.a.Err, "  [y]es, [a]lways, [n]o: ")
-	key, err := readKey(in)
+	keys := io.Reader(in)
+	if t := f.view.typist; t != nil {
+		t.pause()
+		defer t.start(ctx)
+		keys = t.input
+	}
+	key, err := readKey(in, keys)
 	if err != nil {
 		return err
 	}
@@ -168,7 +181,7 @@ func withinText(t time.Time) string {
 }
 
 // readKey reads one key that means something: y, a, n, or what stops.
-func readKey(in *os.File) (byte, error) {
+func readKey(in *os.File, keys io.Reader) (byte, error) {
 	old, err := term.MakeRaw(int(in.Fd()))
 	if err != nil {
 		return 0, fmt.Errorf("the local terminal: %w", err)
@@ -176,7 +189,7 @@ func readKey(in *os.File) (byte, error) {
 	defer func() { _ = term.Restore(int(in.Fd()), old) }() // nobody to tell
 	b := make([]byte, 1)
 	for {
-		if _, err := in.Read(b); err != nil {
+		if _, err := keys.Read(b); err != nil {
 			return 0, err
 		}
 		switch b[0] {

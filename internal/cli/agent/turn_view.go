@@ -17,6 +17,8 @@ import (
 // turnView shows a turn to a person: what the agent says on standard output,
 // what it does on standard error.
 type turnView struct {
+	typist *typist // of a chat on a terminal; nil: none
+
 	a       commands
 	verbose bool
 	colour  bool // of standard error
@@ -143,6 +145,8 @@ func (v *turnView) printMessage(e agent.Event) {
 		v.say1(output.Dim, "you> "+e.Text)
 	case agent.MessageDropped:
 		v.say1(output.Yellow, "! the agent has not read the message "+e.Message.ID)
+	case agent.MessageQueued:
+		v.say1(output.Dim, "the message "+e.Message.ID+" is queued as turn "+e.Message.Turn)
 	case agent.MessageRead:
 	}
 }

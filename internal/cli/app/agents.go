@@ -47,6 +47,7 @@ func (a *App) FleetAgents(f *fleet.Fleet, log *slog.Logger, server bool) func() 
 			Agents: ListAgents(), App: cache.loadApp, Dir: filepath.Join(a.sharedDir(), "chats"), Log: log, Timeout: config.Get[time.Duration](c, "agents.timeout"), PermissionTimeout: config.Get[time.Duration](c, "agents.patience"),
 			Connector: config.Get[string](c, "agents.connector"), ChooseDriver: a.agentDriver(f), Processes: SupportedProcesses(),
 			FindProgram: a.AgentPrograms().Program,
+			Images:      config.AgentImages(config.Get[[]string](c, "agents.images")),
 			AgentIdle:   idle, IdleAgents: config.Get[int](c, "agents.idle_count"),
 			Ledger: f.Usage(), ChatRetention: config.Get[time.Duration](c, "retention.chats"),
 			ToolProgram: func() (string, error) { return helper.Finder{}.Find("atoll-tool") },

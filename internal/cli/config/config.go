@@ -139,6 +139,7 @@ var Keys = []key{
 	{Name: "agents.turns", Form: formCount, def: "16", Help: "turns of an owner at once"},
 	{Name: "agents.idle", Form: formWait, def: "5m", Help: "how long an agent waits for the next turn of its chat; \"0s\": it ends with the turn"},
 	{Name: "agents.idle_count", Form: formCount, def: "8", Help: "agents of a server that wait at once"},
+	{Name: "agents.images", Form: formAgentImages, Help: "default images of agents' sandboxes, as AGENT=IMAGE"},
 	{Name: "agents.keep", Form: formDuration, def: "7d", Help: "how long a turn's events are kept"},
 
 	{Name: "serve.listen", Form: formListen, Flag: "listen", Help: "addresses to listen on, like 127.0.0.1:8484"},

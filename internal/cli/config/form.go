@@ -48,18 +48,19 @@ var (
 	formExpiry = form{parse: func(s string) (any, error) {
 		return ParseOneOf(s, atoll.ExpireRemove, atoll.ExpireStop, atoll.ExpirePause)
 	}}
-	formAccel      = form{parse: func(s string) (any, error) { return ParseOneOf(s, "kvm", "tcg") }}
-	formType       = form{parse: func(s string) (any, error) { return ParseOneOf(s, "microvm", "q35") }}
-	formBridge     = form{parse: func(s string) (any, error) { return parseInterface(s) }}
-	formPaths      = form{List: true, parse: func(s string) (any, error) { return ParsePath(s) }}
-	formShare      = form{parse: func(s string) (any, error) { return ParseOneOf(s, "virtiofs", "9p") }}
-	formOutput     = form{parse: func(s string) (any, error) { return ParseOneOf(s, "text", "json") }}
-	formWorkspaces = form{List: true, parse: func(s string) (any, error) { return ParseWorkspace(s) }}
-	formHosts      = form{List: true, parse: func(s string) (any, error) { return s, nil }}
-	formWords      = form{List: true, space: true, parse: func(s string) (any, error) { return s, nil }}
-	formListen     = form{List: true, parse: func(s string) (any, error) { return parseListen(s) }}
-	formProxy      = form{parse: func(s string) (any, error) { return parseProxy(s) }}
-	formUpstream   = form{parse: func(s string) (any, error) {
+	formAccel       = form{parse: func(s string) (any, error) { return ParseOneOf(s, "kvm", "tcg") }}
+	formType        = form{parse: func(s string) (any, error) { return ParseOneOf(s, "microvm", "q35") }}
+	formBridge      = form{parse: func(s string) (any, error) { return parseInterface(s) }}
+	formPaths       = form{List: true, parse: func(s string) (any, error) { return ParsePath(s) }}
+	formShare       = form{parse: func(s string) (any, error) { return ParseOneOf(s, "virtiofs", "9p") }}
+	formOutput      = form{parse: func(s string) (any, error) { return ParseOneOf(s, "text", "json") }}
+	formWorkspaces  = form{List: true, parse: func(s string) (any, error) { return ParseWorkspace(s) }}
+	formAgentImages = form{List: true, parse: func(s string) (any, error) { return s, checkAgentImage(s) }}
+	formHosts       = form{List: true, parse: func(s string) (any, error) { return s, nil }}
+	formWords       = form{List: true, space: true, parse: func(s string) (any, error) { return s, nil }}
+	formListen      = form{List: true, parse: func(s string) (any, error) { return parseListen(s) }}
+	formProxy       = form{parse: func(s string) (any, error) { return parseProxy(s) }}
+	formUpstream    = form{parse: func(s string) (any, error) {
 		if s == upstream.None {
 			return s, nil
 		}
