@@ -14,6 +14,7 @@ const (
 	Paused    State = "paused"
 	Stopping  State = "stopping"
 	Stopped   State = "stopped"
+	Archived  State = "archived" // stopped, and its files are in the archive storage of the server
 	Failed    State = "error"
 	Destroyed State = "destroyed"
 )

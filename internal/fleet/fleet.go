@@ -70,6 +70,9 @@ type Options struct {
 	// Issuer issues identity tokens of sandboxes. It needs Keys. Zero: there are none.
 	Issuer issuer.Options
 
+	// Archive configures where archived sandboxes are.
+	Archive ArchiveOptions
+
 	// Webhooks configures how messages are sent to webhooks.
 	Webhooks webhook.Options
 
@@ -80,10 +83,11 @@ type Options struct {
 	Log *slog.Logger     // nil: no log
 	Now func() time.Time // nil: the clock of this host, or of the registry
 
-	hostClock   func() time.Time // the clock of this host; nil: time.Now
-	lease       time.Duration    // see member.LeaseOptions; 0: member.DefaultLease
-	oneHost     bool             // all servers of a shared registry are on this host, so that every driver is shared
-	tidyTimeout time.Duration    // see tidyAbandoned; 0: tidyTimeout
+	hostClock     func() time.Time  // the clock of this host; nil: time.Now
+	lease         time.Duration     // see member.LeaseOptions; 0: member.DefaultLease
+	oneHost       bool              // all servers of a shared registry are on this host, so that every driver is shared
+	onArchiveStep func(step string) // called after each step of archiving; nil: nothing
+	tidyTimeout   time.Duration     // see tidyAbandoned; 0: tidyTimeout
 }
 
 // Retention configures when unused workspaces are removed, and how long records are kept. A zero

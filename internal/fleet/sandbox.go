@@ -224,6 +224,8 @@ func (r *row) buildStatus() atoll.Status {
 		ready.Reason, ready.Message = r.reason, r.message
 	case r.state == atoll.Stopped:
 		ready.Message = "start it first"
+	case r.state == atoll.Archived:
+		ready.Message = "its files are in the archive storage; start or use it to bring it back"
 	case r.state == atoll.Paused:
 		ready.Message = "resume it first"
 	}
@@ -269,7 +271,7 @@ func (s *Sandbox) queryStatus(ctx context.Context) (atoll.Status, error) {
 	}
 	s.f.updateHandle(r)
 	var facts atoll.Status
-	if r.goal == "" && r.state != atoll.Failed {
+	if r.goal == "" && r.state != atoll.Failed && r.state != atoll.Archived {
 		var sb atoll.Sandbox
 		if sb, err = s.b.openInner(ctx); err == nil {
 			facts, err = sb.Status(ctx)
