@@ -174,6 +174,7 @@ func (c *Config) Check() error {
 	}
 	errs = append(errs, checkDurations(map[string]time.Duration{
 		"lifecycle.idle": c.Lifecycle.Idle, "lifecycle.ttl": c.Lifecycle.TTL, "lifecycle.lifetime": c.Lifecycle.Lifetime, "lifecycle.stopped": c.Lifecycle.Stopped,
+		"lifecycle.archive": c.Lifecycle.Archive,
 	})...)
 	errs = append(errs, c.checkSecrets()...)
 	errs = append(errs, c.checkWorkspaces()...)

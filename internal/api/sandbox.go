@@ -207,6 +207,7 @@ func (s *Server) registerStateChanges(api huma.API) {
 		f             func(context.Context, atoll.Sandbox) error
 	}{
 		{"stop", "Stop a sandbox; its files stay", atoll.Stop},
+		{"archive", "Move the files of a stopped sandbox to the archive storage; starting or using it brings it back", archiveSandbox},
 		{"pause", "Freeze the processes of a sandbox", atoll.Pause},
 		{"resume", "Resume a paused sandbox", atoll.Resume},
 	} {

@@ -19,7 +19,8 @@ import (
 
 // ArchiveOptions configure the archive storage, where the files of archived sandboxes are.
 type ArchiveOptions struct {
-	Store objectstore.Store // nil: no sandbox can be archived
+	Storage objectstore.Options // names the storage; zero, and no Store: no sandbox can be archived
+	Store   objectstore.Store   // instead of Storage; nil: Storage
 
 	// After is how long new sandboxes stay stopped until they are archived, if neither their configuration nor their
 	// driver is against it; 0: until somebody archives them.

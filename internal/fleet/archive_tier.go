@@ -165,6 +165,28 @@ func (b *driverState) canArchive() bool {
 	return ok
 }
 
+// checkArchiveTime refuses a lifecycle whose sandbox is to be archived, but can't be. A nil driver is not set up.
+func (f *Fleet) checkArchiveTime(b *driverState, l atoll.Lifecycle) error {
+	switch {
+	case l.Archive <= 0:
+		return nil
+	case f.opts.Archive.Store == nil:
+		return fmt.Errorf("lifecycle.archive: %w", errNoArchiveStorage)
+	case b == nil || !b.canArchive():
+		return fmt.Errorf("lifecycle.archive: %w by this driver: it can't create a sandbox with all files of another", atoll.ErrUnsupported)
+	}
+	return nil
+}
+
+// setArchiveTime sets when a new sandbox is archived to the server's default, if it can be.
+func (f *Fleet) setArchiveTime(r *row, ft *atoll.Features) {
+	b := f.findDriver(r.driver)
+	if f.opts.Archive.Store != nil && f.opts.Archive.After > 0 && r.pool == "" && r.process == "" && r.cfg.Lifecycle.Archive == 0 &&
+		r.cfg.Lifecycle.Policy != atoll.PolicyOneshot && ft.Persist && b != nil && b.canArchive() {
+		r.cfg.Lifecycle.Archive = f.opts.Archive.After
+	}
+}
+
 // storeArchive packs the files of a sandbox and stores them as an object, in a stream: neither files nor object are
 // in memory or on the disk of this host.
 func (f *Fleet) storeArchive(ctx context.Context, b *handle, o *archivedObject) error {

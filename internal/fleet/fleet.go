@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 	"github.com/atoll-sandbox/atoll/internal/fleet/issuer"
 	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
+	"github.com/atoll-sandbox/atoll/internal/fleet/objectstore"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 	"github.com/atoll-sandbox/atoll/internal/fleet/webhook"
@@ -327,6 +328,18 @@ func (f *Fleet) checkOptions() error {
 	if f.findDriver(f.opts.Default) == nil {
 		return fmt.Errorf("%w: default driver %q: must be one of %v", atoll.ErrInvalid, f.opts.Default, f.driverNames())
 	}
+	if f.opts.Archive.Store == nil {
+		o := f.opts.Archive.Storage
+		o.Resolve = f.resolveSetting
+		s, err := objectstore.Open(o)
+		if err != nil {
+			return fmt.Errorf("archive storage: %w", err)
+		}
+		f.opts.Archive.Store = s
+	}
+	for _, b := range f.drivers {
+		b.hasStorage = f.opts.Archive.Store != nil
+	}
 	f.opts.Retention = f.opts.Retention.withDefaults()
 	_, err := f.opts.Retention.parseSchedule()
 	return err
@@ -392,6 +405,8 @@ type driverState struct {
 	impl    atoll.Driver
 	probing chan struct{} // holds a token while the features are probed
 
+	hasStorage bool // the fleet has an archive storage
+
 	mu        sync.Mutex
 	probed    bool // guarded by mu, as all below
 	features  atoll.Features
@@ -439,6 +454,7 @@ func (b *driverState) probe(ctx context.Context) (atoll.Features, error) {
 		return ft, err
 	}
 	ft.History = true // the fleet records it for every driver
+	ft.Archive = b.hasStorage && b.canArchive()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.probed, b.features = true, ft

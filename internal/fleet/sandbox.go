@@ -193,6 +193,7 @@ func (f *Fleet) describeSandbox(ctx context.Context, r *row) atoll.Info {
 	if b := f.findDriver(r.driver); b != nil {
 		info.Features, _ = b.probe(ctx) // after an error it has none
 		info.Features.Stop = canStop(r.cfg.Pod, info.Features.Stop)
+		info.Features.Archive = info.Features.Archive && info.Features.Stop
 	}
 	info.Status = r.buildStatus()
 	info.Isolation = info.Features.Isolation
@@ -332,6 +333,9 @@ func (f *Fleet) updateSandbox(ctx context.Context, id string, c Change) (row, er
 		}
 		if c.Lifecycle != nil {
 			cfg.Lifecycle = *c.Lifecycle
+			if err := f.checkArchiveTime(f.findDriver(r.driver), cfg.Lifecycle); err != nil {
+				return err
+			}
 			f.bindToProcess(r, cfg.Lifecycle.Policy)
 		}
 		if c.PublicPorts != nil {
