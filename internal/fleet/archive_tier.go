@@ -88,7 +88,9 @@ func (f *Fleet) archiveSandbox(ctx context.Context, b *handle) error {
 	}
 	if err != nil {
 		_, serr := f.reconcileHeld(ctx, b.id, err)
-		f.sweepNow(ctx, b.id)
+		if !errors.Is(err, atoll.ErrUnavailable) {
+			f.sweepNow(ctx, b.id)
+		}
 		return errors.Join(timeoutError(causeOf(ctx, err)), serr)
 	}
 	f.reachStep("archive committed")

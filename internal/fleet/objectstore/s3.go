@@ -28,7 +28,7 @@ const (
 	maxParts    = 10_000           // of S3: objects have at most 156 GiB
 	partTimeout = 5 * time.Minute  // for one request with its repetitions
 	stallTime   = time.Minute      // without a byte, until a download is begun again
-	maxResumes  = 8                // times that a download is begun again without any progress
+	maxResumes  = 4                // times that a download is begun again without any progress
 	resumePause = time.Second      // before a download is begun again, times the attempt
 	abortTime   = 30 * time.Second // to remove the parts of a failed upload
 )
@@ -155,7 +155,9 @@ func (k *resolvedKeys) IsExpired() bool { return true }
 func (s *s3Store) String() string { return s.name }
 
 // refusals are the codes of errors of a storage that does not accept its credentials.
-var refusals = []string{"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "InvalidSecurity", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed"}
+var refusals = []string{"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "InvalidSecurity", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed",
+	"XAdminUserNotFound", // of Versity's gateway
+}
 
 // explain makes an error of the storage match those of a Store, and names what would help.
 func (s *s3Store) explain(ctx context.Context, what string, err error) error {
@@ -173,6 +175,9 @@ func (s *s3Store) explain(ctx context.Context, what string, err error) error {
 		return fmt.Errorf("%w: archive storage %s: %s: there is no bucket %s: create it, or correct archive.storage (%w)", atoll.ErrUnavailable, s.name, what, s.bucket, err)
 	case slices.Contains(refusals, r.Code) || r.StatusCode == http.StatusForbidden || r.StatusCode == http.StatusUnauthorized:
 		return fmt.Errorf("%w: archive storage %s: %s: it refuses the credentials of this server (%s): check archive.access_key, archive.secret_key and archive.region, and what they may do", atoll.ErrUnavailable, s.name, what, r.Code)
+	}
+	if r.Code != "" {
+		err = fmt.Errorf("%s (HTTP %d): %w", r.Code, r.StatusCode, err)
 	}
 	return fmt.Errorf("%w: archive storage %s: %s: %w", atoll.ErrUnavailable, s.name, what, err)
 }
@@ -246,7 +251,7 @@ func (s *s3Store) putParts(ctx context.Context, key string, content io.Reader, p
 		return 0, err
 	}
 	defer func() {
-		if err != nil {
+		if err != nil && !errors.Is(err, atoll.ErrUnavailable) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTime)
 			defer cancel()
 			_ = s.core.AbortMultipartUpload(ctx, s.bucket, s.prefix+key, id) // or Delete does
@@ -289,8 +294,9 @@ func (s *s3Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	d := &download{s: s, key: s.prefix + key, ctx: ctx, cancel: cancel}
 	if err := d.open(); err != nil {
+		err = s.explain(ctx, "read", err)
 		cancel(nil)
-		return nil, s.explain(ctx, "read", err)
+		return nil, err
 	}
 	return d, nil
 }
