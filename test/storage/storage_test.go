@@ -290,7 +290,7 @@ func TestCommand(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), testenv.Atoll(t), args...)
 		cmd.Env = append(os.Environ(), "ATOLL_HOME="+home, "ATOLL_CONFIG="+filepath.Join(home, "none.yaml"), "ATOLL_DRIVER=virtual",
 			"ATOLL_ARCHIVE_STORAGE="+server.options.Storage, "ATOLL_ARCHIVE_ENDPOINT="+server.options.Endpoint, "ATOLL_ARCHIVE_CA_FILE="+server.options.CAFile,
-			"ATOLL_ARCHIVE_ACCESS_KEY="+accessKey, "ATOLL_ARCHIVE_SECRET_KEY=secret://files/s3-key", `ATOLL_SECRETS_PROVIDERS={"files":{"directory":"`+home+`"}}`)
+			"ATOLL_ARCHIVE_ACCESS_KEY="+accessKey, "ATOLL_ARCHIVE_SECRET_KEY=secret://files/s3-key", `ATOLL_SECRETS_PROVIDERS={"files":{"directory":"`+home+`","allow":["s3-key"]}}`)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("atoll %v: %v\n%s", args, err, out)
