@@ -73,3 +73,10 @@ type ImportedSandbox struct {
 	// others, or they are of use only to the driver that packed them.
 	Partial bool `json:"partial,omitempty"`
 }
+
+// ArchiveOrphan is an object in the archive storage of a server that the registry does not know.
+type ArchiveOrphan struct {
+	Key      string    `json:"key"`
+	Bytes    int64     `json:"bytes"`
+	Modified time.Time `json:"modified"`
+}

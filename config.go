@@ -65,6 +65,7 @@ type Lifecycle struct {
 	Lifetime time.Duration `json:"lifetime,omitempty"`  // nanoseconds until it is removed, once it is not in use
 	IdleThen Expiry        `json:"idle_then,omitempty"` // what happens after Idle; empty: what the policy says
 	Stopped  time.Duration `json:"stopped,omitempty"`   // nanoseconds that it stays stopped until it is removed; every policy's default is never
+	Archive  time.Duration `json:"archive,omitempty"`   // nanoseconds that it stays stopped until it is archived; 0: what the server is configured for
 }
 
 // Effective returns the lifecycle with the policy's defaults filled in.
@@ -91,6 +92,9 @@ func (l Lifecycle) Effective() Lifecycle {
 	}
 	if l.Stopped == 0 {
 		l.Stopped = -1
+	}
+	if l.Archive == 0 {
+		l.Archive = -1
 	}
 	return l
 }
@@ -170,6 +174,7 @@ func (c *Config) Check() error {
 	}
 	errs = append(errs, checkDurations(map[string]time.Duration{
 		"lifecycle.idle": c.Lifecycle.Idle, "lifecycle.ttl": c.Lifecycle.TTL, "lifecycle.lifetime": c.Lifecycle.Lifetime, "lifecycle.stopped": c.Lifecycle.Stopped,
+		"lifecycle.archive": c.Lifecycle.Archive,
 	})...)
 	errs = append(errs, c.checkSecrets()...)
 	errs = append(errs, c.checkWorkspaces()...)

@@ -14,6 +14,7 @@ const (
 	Paused    State = "paused"
 	Stopping  State = "stopping"
 	Stopped   State = "stopped"
+	Archived  State = "archived" // stopped, and its files are in the archive storage of the server
 	Failed    State = "error"
 	Destroyed State = "destroyed"
 )
@@ -81,6 +82,7 @@ type Features struct {
 	Egress   bool          `json:"gate"`               // NetworkController
 	Fresh    bool          `json:"fresh"`              // FreshStarter
 	Disks    bool          `json:"disks"`              // DiskKeeper, and the driver is a DiskStore
+	Archive  bool          `json:"archive,omitempty"`  // of a server: stopped sandboxes can be moved to its archive storage
 	Runtimes []string      `json:"runtimes,omitempty"` // Spec.Runtime, besides the driver's own
 	Networks []NetworkMode `json:"networks"`           // Spec.Network.Mode
 	Notes    []string      `json:"notes,omitempty"`    // further remarks for users

@@ -229,6 +229,10 @@ func (s *Sandbox) Stop(ctx context.Context) error { return s.callAction(ctx, "st
 // Start starts a stopped sandbox.
 func (s *Sandbox) Start(ctx context.Context) error { return s.callAction(ctx, "start") }
 
+// Archive moves the files of the stopped sandbox to the server's archive storage. Start, or a call that uses the
+// sandbox, brings it back.
+func (s *Sandbox) Archive(ctx context.Context) error { return s.callAction(ctx, "archive") }
+
 // Pause freezes the sandbox's processes.
 func (s *Sandbox) Pause(ctx context.Context) error { return s.callAction(ctx, "pause") }
 

@@ -41,3 +41,13 @@ func (c *Client) ImportArchive(ctx context.Context, archive io.Reader, o ImportO
 	}
 	return c.newSandbox(made.Info), made, nil
 }
+
+// ArchiveOrphans returns the objects in the server's archive storage that its registry does not know; with remove it
+// deletes them. It needs the scope operate.
+func (c *Client) ArchiveOrphans(ctx context.Context, remove bool) ([]atoll.ArchiveOrphan, error) {
+	k := call{op: "archive orphans", path: "/v1/archive/orphans"}
+	if remove {
+		k.method = http.MethodDelete
+	}
+	return getList[atoll.ArchiveOrphan](ctx, c, k)
+}

@@ -199,7 +199,7 @@ func (o operation) query() string {
 	switch {
 	case strings.HasSuffix(o.path, "/dial"), strings.HasSuffix(o.path, "/listen"):
 		return "?network=tcp&address=localhost:80"
-	case strings.Contains(o.path, "/files") || strings.HasSuffix(o.path, "/archive"):
+	case strings.Contains(o.path, "/files") || o.method != http.MethodPost && strings.HasSuffix(o.path, "/archive"):
 		return "?path=/secret.txt"
 	}
 	return ""

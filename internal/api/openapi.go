@@ -177,7 +177,7 @@ func enumSchema[T ~string](values ...T) *huma.Schema {
 
 // Schema returns the schema of sandbox states.
 func (stateChoice) Schema(huma.Registry) *huma.Schema {
-	return enumSchema(atoll.Created, atoll.Starting, atoll.Running, atoll.Pausing, atoll.Paused, atoll.Stopping, atoll.Stopped, atoll.Failed, atoll.Destroyed)
+	return enumSchema(atoll.Created, atoll.Starting, atoll.Running, atoll.Pausing, atoll.Paused, atoll.Stopping, atoll.Stopped, atoll.Archived, atoll.Failed, atoll.Destroyed)
 }
 
 // Schema returns the schema of scopes.

@@ -23,7 +23,7 @@ type SandboxKey struct {
 
 // listSandboxes are the parameters of the sandbox list.
 type listSandboxes struct {
-	States    []string `query:"state,explode" enum:"created,starting,running,pausing,paused,stopping,stopped,error,destroyed" doc:"Only sandboxes in one of these states."`
+	States    []string `query:"state,explode" enum:"created,starting,running,pausing,paused,stopping,stopped,archived,error,destroyed" doc:"Only sandboxes in one of these states."`
 	Labels    []string `query:"label,explode" doc:"Only sandboxes with all of these labels, each KEY=VALUE."`
 	Name      string   `query:"name" doc:"Only the sandbox of this name."`
 	All       bool     `query:"all" doc:"Include destroyed sandboxes, as long as they are remembered."`
@@ -207,6 +207,7 @@ func (s *Server) registerStateChanges(api huma.API) {
 		f             func(context.Context, atoll.Sandbox) error
 	}{
 		{"stop", "Stop a sandbox; its files stay", atoll.Stop},
+		{"archive", "Move the files of a stopped sandbox to the archive storage; starting or using it brings it back", archiveSandbox},
 		{"pause", "Freeze the processes of a sandbox", atoll.Pause},
 		{"resume", "Resume a paused sandbox", atoll.Resume},
 	} {

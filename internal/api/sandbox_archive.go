@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -16,6 +17,33 @@ import (
 
 // sandboxArchiveType is the media type of archives of sandboxes.
 const sandboxArchiveType = "application/zstd"
+
+// archiveSandbox archives a sandbox of the fleet.
+func archiveSandbox(ctx context.Context, sb atoll.Sandbox) error {
+	s, ok := sb.(*fleet.Sandbox)
+	if !ok {
+		return atoll.ErrUnsupported
+	}
+	return s.Archive(ctx)
+}
+
+// registerArchiveOrphans registers the objects of the archive storage that the registry does not know.
+func (s *Server) registerArchiveOrphans(api huma.API) {
+	for _, o := range []struct {
+		id, method, summary string
+		remove              bool
+	}{
+		{"list-archive-orphans", http.MethodGet, "List objects in the archive storage that the registry does not know", false},
+		{"remove-archive-orphans", http.MethodDelete, "Remove objects in the archive storage that the registry does not know", true},
+	} {
+		registerJSON(s, api, huma.Operation{
+			OperationID: o.id, Method: o.method, Path: "/v1/archive/orphans", Tags: []string{"sandboxes"}, Summary: o.summary, Errors: []int{501},
+			Description: "Only those older than a day. Never remove them with a copy of a registry whose original is in use: it knows others.",
+		}, func(ctx context.Context, a *fleet.Account, _ *struct{}) (*reply[wire.List[atoll.ArchiveOrphan]], error) {
+			return listReply(a.ArchiveOrphans(ctx, o.remove))
+		})
+	}
+}
 
 // registerSandboxArchives registers the export and import of sandboxes.
 func (s *Server) registerSandboxArchives(api huma.API) {
@@ -43,6 +71,7 @@ func (s *Server) registerSandboxArchives(api huma.API) {
 		}
 		return s.sendSandboxArchive(w, r, rc, sb.ID()+".atoll")
 	})
+	s.registerArchiveOrphans(api)
 	schemas := api.OpenAPI().Components.Schemas
 	s.registerRaw(api, huma.Operation{
 		OperationID: "import-sandbox", Method: http.MethodPost, Path: "/v1/sandboxes/import", Tags: []string{"sandboxes"}, DefaultStatus: http.StatusCreated,

@@ -189,7 +189,10 @@ func (s *Sandbox) beginWithRules(ctx context.Context, d callRules) (context.Cont
 			f.commandCounts.release(o)
 		}
 	}
-	err := b.checkState(d)
+	err := s.bringBack(ctx, d)
+	if err == nil {
+		err = b.checkState(d)
+	}
 	if err == nil {
 		_, err = b.openInner(ctx)
 	}
@@ -249,6 +252,10 @@ func (b *handle) checkState(d callRules) error {
 		return errDestroyed
 	case r.state == atoll.Failed:
 		return fmt.Errorf("%w: it is in error (%s: %s); start or destroy it", atoll.ErrState, r.reason, r.message)
+	case r.state == atoll.Archived:
+		return errIsArchived
+	case r.goal == goalArchive:
+		return errArchiving
 	case r.state == atoll.Stopped && d.needsRunning:
 		return fmt.Errorf("%w: it is stopped; start it first", atoll.ErrState)
 	case r.state == atoll.Paused && d.needsRunning:

@@ -146,6 +146,9 @@ func (f *Fleet) checkConfig(ctx context.Context, cfg *atoll.Config) error {
 			return err
 		}
 		errs = append(append(errs, checkLimits(cfg, ft)...), f.checkFeatures(cfg, &ft)...)
+		if err := f.checkArchiveTime(b, cfg.Lifecycle); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if cfg.Pool != "" {
 		var n int
@@ -344,6 +347,7 @@ func withCreateTimeout(ctx context.Context, t atoll.Timeouts, with func(context.
 func (f *Fleet) insertStarting(ctx context.Context, r *row, ft atoll.Features) (mounts []atoll.Mount, err error) {
 	now := f.now()
 	r.name, r.state = r.cfg.Name, atoll.Created
+	f.setArchiveTime(r, &ft)
 	r.created, r.active, r.changed = now, now, now
 	r.holder, r.goal = f.member.ID(), goalCreate
 	if !ft.Persist || r.cfg.Lifecycle.Policy == atoll.PolicyOneshot {

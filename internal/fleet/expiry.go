@@ -17,6 +17,7 @@ const (
 	expirePause                // pause it, or stop it if its driver can't pause
 	expireForget               // delete the row: it was destroyed long ago
 	expireRetry                // retry a destruction or creation that has failed
+	expireArchive              // archive it
 )
 
 const (
@@ -70,7 +71,10 @@ func (r *row) nextExpiry() (expiryAction, time.Time) {
 			sooner(expireStop, end)
 		}
 	}
-	if l.Stopped > 0 && r.state == atoll.Stopped {
+	if l.Archive > 0 && r.state == atoll.Stopped {
+		sooner(expireArchive, r.changed.Add(l.Archive))
+	}
+	if l.Stopped > 0 && (r.state == atoll.Stopped || r.state == atoll.Archived) {
 		sooner(expireDestroy, r.changed.Add(l.Stopped))
 	}
 	return what, at

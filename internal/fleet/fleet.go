@@ -22,6 +22,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 	"github.com/atoll-sandbox/atoll/internal/fleet/issuer"
 	"github.com/atoll-sandbox/atoll/internal/fleet/keyring"
+	"github.com/atoll-sandbox/atoll/internal/fleet/objectstore"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 	"github.com/atoll-sandbox/atoll/internal/fleet/webhook"
@@ -70,6 +71,9 @@ type Options struct {
 	// Issuer issues identity tokens of sandboxes. It needs Keys. Zero: there are none.
 	Issuer issuer.Options
 
+	// Archive configures where archived sandboxes are.
+	Archive ArchiveOptions
+
 	// Webhooks configures how messages are sent to webhooks.
 	Webhooks webhook.Options
 
@@ -80,10 +84,11 @@ type Options struct {
 	Log *slog.Logger     // nil: no log
 	Now func() time.Time // nil: the clock of this host, or of the registry
 
-	hostClock   func() time.Time // the clock of this host; nil: time.Now
-	lease       time.Duration    // see member.LeaseOptions; 0: member.DefaultLease
-	oneHost     bool             // all servers of a shared registry are on this host, so that every driver is shared
-	tidyTimeout time.Duration    // see tidyAbandoned; 0: tidyTimeout
+	hostClock     func() time.Time  // the clock of this host; nil: time.Now
+	lease         time.Duration     // see member.LeaseOptions; 0: member.DefaultLease
+	oneHost       bool              // all servers of a shared registry are on this host, so that every driver is shared
+	onArchiveStep func(step string) // called after each step of archiving; nil: nothing
+	tidyTimeout   time.Duration     // see tidyAbandoned; 0: tidyTimeout
 }
 
 // Retention configures when unused workspaces are removed, and how long records are kept. A zero
@@ -324,6 +329,18 @@ func (f *Fleet) checkOptions() error {
 	if f.findDriver(f.opts.Default) == nil {
 		return fmt.Errorf("%w: default driver %q: must be one of %v", atoll.ErrInvalid, f.opts.Default, f.driverNames())
 	}
+	if f.opts.Archive.Store == nil {
+		o := f.opts.Archive.Storage
+		o.Resolve = f.resolveSetting
+		s, err := objectstore.Open(o)
+		if err != nil {
+			return fmt.Errorf("archive storage: %w", err)
+		}
+		f.opts.Archive.Store = s
+	}
+	for _, b := range f.drivers {
+		b.hasStorage = f.opts.Archive.Store != nil
+	}
 	f.opts.Retention = f.opts.Retention.withDefaults()
 	_, err := f.opts.Retention.parseSchedule()
 	return err
@@ -389,6 +406,8 @@ type driverState struct {
 	impl    atoll.Driver
 	probing chan struct{} // holds a token while the features are probed
 
+	hasStorage bool // the fleet has an archive storage
+
 	mu        sync.Mutex
 	probed    bool // guarded by mu, as all below
 	features  atoll.Features
@@ -436,6 +455,7 @@ func (b *driverState) probe(ctx context.Context) (atoll.Features, error) {
 		return ft, err
 	}
 	ft.History = true // the fleet records it for every driver
+	ft.Archive = b.hasStorage && b.canArchive()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.probed, b.features = true, ft

@@ -110,6 +110,11 @@ func (f *Fleet) updateHandle(r row) {
 	case r.state == atoll.Failed:
 		b.sb = nil // to be opened again
 		b.calls.cancelAll(errStopped)
+	case r.state == atoll.Archived:
+		b.sb = nil
+		b.calls.cancelAll(errStopped)
+	case r.goal == goalArchive:
+		b.calls.cancelAll(errArchiving)
 	case r.state == atoll.Stopping:
 		b.calls.cancelAll(errStopped) // also when another process stops it
 	}

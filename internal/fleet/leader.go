@@ -61,6 +61,7 @@ const (
 	leaderInterval    = 30 * time.Second // between two rounds of the reaper: other processes change rows too
 	reconcileInterval = 10 * time.Minute // between two reconciliations
 	maxReaping        = 8                // sandboxes that are stopped or destroyed at once
+	maxArchiving      = 2                // sandboxes that are archived at once
 )
 
 // logError logs an error of background work, unless the work was canceled or the registry is

@@ -79,7 +79,11 @@ func (f *Fleet) changeState(ctx context.Context, b *handle, v stateChange, act f
 	if v.name == startChange.name {
 		f.recheckHeld(ctx, b)
 	}
-	if done, err := f.beginChange(ctx, b, v); done || err != nil {
+	done, err := f.beginChange(ctx, b, v)
+	if errors.Is(err, errIsArchived) && v.name == startChange.name && !v.fresh {
+		return f.restoreHeld(ctx, b)
+	}
+	if done || err != nil {
 		return err
 	}
 	sb, err := b.openInner(ctx)
@@ -213,6 +217,8 @@ func (f *Fleet) beginChange(ctx context.Context, b *handle, v stateChange) (done
 			return nil
 		case r.state == atoll.Destroyed || r.goal == goalDestroy:
 			return errDestroyed
+		case r.state == atoll.Archived:
+			return errIsArchived
 		case v.fresh && r.state == v.to:
 			return fmt.Errorf("%w: it is %s; stop it first: a fresh start discards its disks", atoll.ErrState, r.state)
 		case !slices.Contains(v.from, r.state):
@@ -414,6 +420,7 @@ func (f *Fleet) recordDestroyed(ctx context.Context, b *handle, failure error) e
 	})
 	if err == nil && failure == nil {
 		f.log.Info("sandbox destroyed", "id", b.id)
+		f.sweepNow(ctx, b.id)
 	}
 	return errors.Join(timeoutError(failure), err)
 }
@@ -421,7 +428,7 @@ func (f *Fleet) recordDestroyed(ctx context.Context, b *handle, failure error) e
 // recordFailure records that the goal of a row could not be reached.
 func (f *Fleet) recordFailure(ctx context.Context, tx *sql.Tx, r *row, failure error) error {
 	r.reason, r.message = r.goal, f.errorText(r, failure)
-	if r.state == atoll.Failed || r.state == atoll.Stopped {
+	if r.state == atoll.Failed || r.state == atoll.Stopped || r.state == atoll.Archived {
 		r.changed = f.now()
 		return f.saveRow(ctx, tx, r)
 	}
@@ -450,6 +457,9 @@ func (f *Fleet) recordGone(ctx context.Context, tx *sql.Tx, r *row) error {
 		}
 	}
 	if err := f.releaseDisk(ctx, tx, r); err != nil {
+		return err
+	}
+	if err := dropObjects(ctx, tx, r.id, ""); err != nil {
 		return err
 	}
 	for _, what := range []string{"snapshots", "detached"} {

@@ -68,10 +68,15 @@ const maxUsage = float64(1 << 60)
 // are exact below 1<<53.
 func (f *Fleet) sandboxUsage(ctx context.Context, q registry.Querier, o atoll.Owner) (atoll.Quota, error) {
 	var u atoll.Quota
-	var disk, memory float64
-	err := q.QueryRowContext(ctx, `select count(*), coalesce(sum(disk), 0.0), coalesce(sum(cpu) filter (where runs), 0.0), coalesce(sum(memory) filter (where runs), 0.0)
-		from (select `+limitExpr(f.registry, "disk")+` disk, `+limitExpr(f.registry, "cpu")+` cpu, `+limitExpr(f.registry, "memory")+` memory, state not in ('stopped', 'error') runs
+	var disk, memory, archived float64
+	err := q.QueryRowContext(ctx, `select count(*), coalesce(sum(disk) filter (where state <> 'archived'), 0.0), coalesce(sum(cpu) filter (where runs), 0.0), coalesce(sum(memory) filter (where runs), 0.0)
+		from (select `+limitExpr(f.registry, "disk")+` disk, `+limitExpr(f.registry, "cpu")+` cpu, `+limitExpr(f.registry, "memory")+` memory, state, state not in ('stopped', 'archived', 'error') runs
 			from sandboxes where app = ? and user = ? and pool = '' and state <> 'destroyed') o`, o.App, o.User).Scan(&u.Sandboxes, &disk, &u.CPU, &memory)
+	if err == nil { // an archived one counts with the size of its object
+		err = q.QueryRowContext(ctx, `select coalesce(sum(a.bytes), 0.0) from archives a join sandboxes s on s.id = a.sandbox
+			where a.state = 'kept' and s.app = ? and s.user = ? and s.state = 'archived'`, o.App, o.User).Scan(&archived)
+	}
+	disk += archived
 	u.Disk, u.CPU, u.Memory = int64(min(disk, maxUsage)), min(u.CPU, maxUsage), int64(min(memory, maxUsage))
 	return u, err
 }

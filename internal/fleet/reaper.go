@@ -15,7 +15,7 @@ import (
 
 // runReaper stops and destroys expired sandboxes until ctx is done.
 func (f *Fleet) runReaper(ctx context.Context) error {
-	r := &reaper{f: f, slots: make(chan struct{}, maxReaping), busy: make(map[string]struct{})}
+	r := &reaper{f: f, slots: make(chan struct{}, maxReaping), archiving: make(chan struct{}, maxArchiving), busy: make(map[string]struct{})}
 	defer r.wg.Wait()
 	defer f.nextReap.Store(0)
 	surveyed, trimmed := f.now(), time.Time{}
@@ -25,6 +25,7 @@ func (f *Fleet) runReaper(ctx context.Context) error {
 			trimmed = now
 			f.logError("trim", f.trimRecords(ctx))
 			f.logError("forget", f.trimDestroyed(ctx))
+			f.logError("archive storage", f.sweepObjects(ctx, ""))
 		}
 		if now.Sub(surveyed) >= reconcileInterval {
 			surveyed = now
@@ -86,7 +87,10 @@ func (f *Fleet) untilDue(ctx context.Context) (time.Duration, error) {
 type reaper struct {
 	f     *Fleet
 	slots chan struct{}
-	wg    sync.WaitGroup
+
+	archiving chan struct{} // slots of those that are archived, which takes long; nil: none is archived
+
+	wg sync.WaitGroup
 
 	mu   sync.Mutex
 	busy map[string]struct{} // ids of sandboxes being handled; guarded by mu
@@ -105,11 +109,18 @@ func (r *reaper) reapDue(ctx context.Context) error {
 		if _, ok := busy[row.id]; ok {
 			continue
 		}
+		slots, timeout := r.slots, backgroundTimeout
+		if what, _ := row.nextExpiry(); what == expireArchive {
+			slots, timeout = r.archiving, archiveTimeout
+			if len(slots) == cap(slots) {
+				continue // the next round
+			}
+		}
 		r.mu.Lock()
 		r.busy[row.id] = struct{}{}
 		r.mu.Unlock()
 		select {
-		case r.slots <- struct{}{}:
+		case slots <- struct{}{}:
 		case <-ctx.Done():
 			return nil
 		}
@@ -118,9 +129,9 @@ func (r *reaper) reapDue(ctx context.Context) error {
 				r.mu.Lock()
 				delete(r.busy, row.id)
 				r.mu.Unlock()
-				<-r.slots
+				<-slots
 			}()
-			ctx, cancel := context.WithTimeout(ctx, backgroundTimeout)
+			ctx, cancel := context.WithTimeout(ctx, timeout)
 			defer cancel()
 			r.f.logError("sandbox "+row.id, r.f.applyExpiry(ctx, row))
 		})
@@ -154,6 +165,9 @@ func (f *Fleet) applyExpiry(ctx context.Context, r row) error {
 	}
 	switch what {
 	case expireRetry:
+		if r.goal == goalArchive || r.goal == goalRestore {
+			return noted("archive", f.reconcileRow(ctx, r, nil))
+		}
 		return noted("destroy", f.expireSandbox(ctx, r, ""))
 	case expireDestroy:
 		if err := f.rescueWork(ctx, r); err != nil {
@@ -165,6 +179,8 @@ func (f *Fleet) applyExpiry(ctx context.Context, r row) error {
 			f.log.Warn("work in a sandbox was not saved before its stop", "id", r.id, "err", err)
 		}
 		return noted("stop", f.stopExpired(ctx, r))
+	case expireArchive:
+		return f.archiveExpired(ctx, r)
 	case expirePause:
 		return noted("pause", f.pauseExpired(ctx, r))
 	}
@@ -173,7 +189,7 @@ func (f *Fleet) applyExpiry(ctx context.Context, r row) error {
 
 // rescueWork has the work in a sandbox saved by Options.Rescue.
 func (f *Fleet) rescueWork(ctx context.Context, r row) error {
-	if f.opts.Rescue == nil {
+	if f.opts.Rescue == nil || r.state == atoll.Archived { // it was saved when it was stopped
 		return nil
 	}
 	sb, err := f.ensureHandle(r).openInner(ctx)

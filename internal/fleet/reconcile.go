@@ -66,6 +66,9 @@ func (f *Fleet) reconcileNow(ctx context.Context, id string, failure error) (row
 			return f.recordGone(ctx, tx, r)
 		})
 	}
+	if r.state == atoll.Archived || r.goal == goalRestore {
+		return f.reconcileArchive(ctx, b, r, failure)
+	}
 	to, reason, message, err := f.observeState(ctx, b)
 	if errors.Is(err, errNotHere) {
 		return r, err
@@ -77,6 +80,14 @@ func (f *Fleet) reconcileNow(ctx context.Context, id string, failure error) (row
 	return f.changeRow(ctx, id, func(tx *sql.Tx, r *row) error {
 		if r.state == atoll.Destroyed {
 			return nil
+		}
+		if r.goal == goalArchive {
+			if err := dropObjects(ctx, tx, r.id, objectWriting); err != nil {
+				return err
+			}
+			if to == atoll.Stopped {
+				reason, message = goalArchive, f.errorText(r, failure)
+			}
 		}
 		r.holder, r.goal = "", ""
 		r.reason, r.message = reason, message
@@ -397,7 +408,7 @@ func (f *Fleet) reconcileUnlisted(ctx context.Context, r row) error {
 	switch {
 	case r.goal == goalDestroy:
 		return f.expireSandbox(ctx, r, "")
-	case r.state == atoll.Failed && r.reason == reasonVanished:
+	case r.state == atoll.Failed && r.reason == reasonVanished, r.state == atoll.Archived && r.goal == "":
 		return nil
 	}
 	return f.reconcileRow(ctx, r, nil)

@@ -193,6 +193,7 @@ func (f *Fleet) describeSandbox(ctx context.Context, r *row) atoll.Info {
 	if b := f.findDriver(r.driver); b != nil {
 		info.Features, _ = b.probe(ctx) // after an error it has none
 		info.Features.Stop = canStop(r.cfg.Pod, info.Features.Stop)
+		info.Features.Archive = info.Features.Archive && info.Features.Stop
 	}
 	info.Status = r.buildStatus()
 	info.Isolation = info.Features.Isolation
@@ -224,6 +225,8 @@ func (r *row) buildStatus() atoll.Status {
 		ready.Reason, ready.Message = r.reason, r.message
 	case r.state == atoll.Stopped:
 		ready.Message = "start it first"
+	case r.state == atoll.Archived:
+		ready.Message = "its files are in the archive storage; start or use it to bring it back"
 	case r.state == atoll.Paused:
 		ready.Message = "resume it first"
 	}
@@ -269,7 +272,7 @@ func (s *Sandbox) queryStatus(ctx context.Context) (atoll.Status, error) {
 	}
 	s.f.updateHandle(r)
 	var facts atoll.Status
-	if r.goal == "" && r.state != atoll.Failed {
+	if r.goal == "" && r.state != atoll.Failed && r.state != atoll.Archived {
 		var sb atoll.Sandbox
 		if sb, err = s.b.openInner(ctx); err == nil {
 			facts, err = sb.Status(ctx)
@@ -330,6 +333,9 @@ func (f *Fleet) updateSandbox(ctx context.Context, id string, c Change) (row, er
 		}
 		if c.Lifecycle != nil {
 			cfg.Lifecycle = *c.Lifecycle
+			if err := f.checkArchiveTime(f.findDriver(r.driver), cfg.Lifecycle); err != nil {
+				return err
+			}
 			f.bindToProcess(r, cfg.Lifecycle.Policy)
 		}
 		if c.PublicPorts != nil {

@@ -284,6 +284,7 @@ func (a *Account) planImport(ctx context.Context, m *atoll.SandboxArchive, o Imp
 		return nil, err
 	}
 	p := &importPlan{files: m.Files, cfg: m.Config}
+	p.cfg.Lifecycle.Archive = 0 // that of this server
 	if o.Name != "" {
 		p.cfg.Name = o.Name
 	}

@@ -132,7 +132,7 @@ func (f *Fleet) reencryptSecrets(ctx context.Context) error {
 			for _, c := range []struct{ column, table, id, value string }{
 				{webhookSecret, "webhooks", "id", "secret"}, {accessKeySecret, "access_keys", "sandbox", "key"},
 				{routeLinkSecret, "route_links", "id", "key"}, {loginVerifier, "logins", "browser", "verifier"},
-				{identityKeySecret, "identity_keys", "id", "private"},
+				{identityKeySecret, "identity_keys", "id", "private"}, {archiveSecret, "archives", "key", "secret"},
 			} {
 				if err := f.reencryptColumn(ctx, tx, key, c.column, c.table, c.id, c.value); err != nil {
 					return err
@@ -170,7 +170,8 @@ func (f *Fleet) needsReencryption(ctx context.Context, q registry.Querier) (bool
 	}
 	// An older version of atoll may have written plain text.
 	var plain bool
-	err := q.QueryRowContext(ctx, `select exists (select 1 from webhooks where secret not like 'enc:%') or exists (select 1 from access_keys where key not like 'enc:%')`).Scan(&plain)
+	err := q.QueryRowContext(ctx, `select exists (select 1 from webhooks where secret not like 'enc:%') or exists (select 1 from access_keys where key not like 'enc:%')
+		or exists (select 1 from archives where secret not like 'enc:%')`).Scan(&plain)
 	if err != nil || plain {
 		return plain, err
 	}

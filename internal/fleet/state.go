@@ -22,7 +22,8 @@ var allowedNext = map[atoll.State][]atoll.State{
 	atoll.Pausing:   {atoll.Paused, atoll.Failed},
 	atoll.Paused:    {atoll.Running, atoll.Stopping},
 	atoll.Stopping:  {atoll.Stopped, atoll.Failed},
-	atoll.Stopped:   {atoll.Starting, atoll.Destroyed},
+	atoll.Stopped:   {atoll.Starting, atoll.Archived, atoll.Destroyed},
+	atoll.Archived:  {atoll.Starting, atoll.Destroyed},
 	atoll.Failed:    {atoll.Starting, atoll.Destroyed},
 	atoll.Destroyed: {},
 }
@@ -31,19 +32,20 @@ var allowedNext = map[atoll.State][]atoll.State{
 // from outside, and results of failed requests.
 var observable = map[atoll.State][]atoll.State{
 	atoll.Created:   {atoll.Failed},
-	atoll.Starting:  {atoll.Running, atoll.Paused, atoll.Stopped, atoll.Failed},
+	atoll.Starting:  {atoll.Running, atoll.Paused, atoll.Stopped, atoll.Archived, atoll.Failed},
 	atoll.Running:   {atoll.Paused, atoll.Stopped, atoll.Failed},
 	atoll.Pausing:   {atoll.Running, atoll.Paused, atoll.Stopped, atoll.Failed},
 	atoll.Paused:    {atoll.Running, atoll.Stopped, atoll.Failed},
 	atoll.Stopping:  {atoll.Running, atoll.Paused, atoll.Stopped, atoll.Failed},
 	atoll.Stopped:   {atoll.Running, atoll.Paused, atoll.Failed},
+	atoll.Archived:  {},
 	atoll.Failed:    {atoll.Running, atoll.Paused, atoll.Stopped},
 	atoll.Destroyed: {},
 }
 
 // states lists every state in the order of a life.
 var states = []atoll.State{
-	atoll.Created, atoll.Starting, atoll.Running, atoll.Pausing, atoll.Paused, atoll.Stopping, atoll.Stopped, atoll.Failed, atoll.Destroyed,
+	atoll.Created, atoll.Starting, atoll.Running, atoll.Pausing, atoll.Paused, atoll.Stopping, atoll.Stopped, atoll.Archived, atoll.Failed, atoll.Destroyed,
 }
 
 // stateChange is a change of state that callers can request.

@@ -13,16 +13,17 @@ import (
 // transitionTable shows the tables next and found: a row for each state to leave, a
 // column for each to enter. n is next, f found, b both.
 const transitionTable = `
-             created starting running pausing paused stopping stopped error destroyed
-created         .       n        .       .      .       .        .      f       .
-starting        .       .        b       .      f       .        f      b       .
-running         .       .        .       n      f       n        f      b       .
-pausing         .       .        f       .      b       .        f      b       .
-paused          .       .        b       .      .       n        f      f       .
-stopping        .       .        f       .      f       .        b      b       .
-stopped         .       n        f       .      f       .        .      f       n
-error           .       n        f       .      f       .        f      .       n
-destroyed       .       .        .       .      .       .        .      .       .
+                created   starting  running   pausing   paused    stopping  stopped   archived  error     destroyed
+created         .         n         .         .         .         .         .         .         f         .
+starting        .         .         b         .         f         .         f         f         b         .
+running         .         .         .         n         f         n         f         .         b         .
+pausing         .         .         f         .         b         .         f         .         b         .
+paused          .         .         b         .         .         n         f         .         f         .
+stopping        .         .         f         .         f         .         b         .         b         .
+stopped         .         n         f         .         f         .         .         n         f         n
+archived        .         n         .         .         .         .         .         .         .         n
+error           .         n         f         .         f         .         f         .         .         n
+destroyed       .         .         .         .         .         .         .         .         .         .
 `
 
 func TestStates(t *testing.T) {

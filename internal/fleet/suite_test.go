@@ -21,6 +21,10 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "the child of a crash test ended:", runCrashChild(home))
 		os.Exit(1)
 	}
+	if step := os.Getenv(archiveKillVar); step != "" {
+		fmt.Fprintln(os.Stderr, runArchiveKillChild(os.Getenv(archiveKillHomeVar), step))
+		os.Exit(1)
+	}
 	// A directory that vfs.Host no longer needs is closed by its finalizer, whenever that runs.
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("runtime.runFinalizers"))
 }

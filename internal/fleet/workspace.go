@@ -367,6 +367,11 @@ func (f *Fleet) prepareMounts(ctx context.Context, tx *sql.Tx, owner atoll.Owner
 	if copied {
 		return nil, nil
 	}
+	return f.mountsOf(ctx, tx, owner, &cfg)
+}
+
+// mountsOf returns the mounts of the workspaces of a configuration, which must exist.
+func (f *Fleet) mountsOf(ctx context.Context, tx *sql.Tx, owner atoll.Owner, cfg *atoll.Config) ([]atoll.Mount, error) {
 	limit, used, err := f.queryDiskUsage(ctx, tx, owner)
 	if err != nil {
 		return nil, fmt.Errorf("workspaces: %w", err)

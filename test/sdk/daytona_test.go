@@ -33,6 +33,12 @@ func TestDaytona(t *testing.T) {
 			}
 		})
 	}
+	if stored, err := filepath.Glob(filepath.Join(w.dir, "objects", "fleet-*")); err != nil || len(stored) != 1 {
+		t.Errorf("no sandbox was archived in the storage: %v %v", stored, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(w.dir, "objects", "fleet-*", "*")); err != nil || len(left) != 0 {
+		t.Errorf("objects are left: %v %v", left, err)
+	}
 	w.checkNothingLeft(t)
 }
 

@@ -177,7 +177,8 @@ var listeningLine = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
 func (w *fixture) startServer(t *testing.T, app string, args ...string) {
 	t.Helper()
 	program := testenv.Atoll(t)
-	env := append(os.Environ(), "ATOLL_HOME="+filepath.Join(w.dir, "home"), "ATOLL_APP="+app, "ATOLL_CONFIG="+filepath.Join(w.dir, "none.yaml"))
+	env := append(os.Environ(), "ATOLL_HOME="+filepath.Join(w.dir, "home"), "ATOLL_APP="+app, "ATOLL_CONFIG="+filepath.Join(w.dir, "none.yaml"),
+		"ATOLL_ARCHIVE_STORAGE="+filepath.Join(w.dir, "objects"))
 	if agents := os.Getenv("ATOLL_AGENTS"); agents != "" { // as 'atoll agent install' leaves them
 		if err := os.MkdirAll(filepath.Join(w.dir, "home"), 0o700); err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package daytona
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -140,6 +141,9 @@ func archiveMinutes(labels map[string]string) int {
 // isArchived reports whether a stopped sandbox is archived: since a client asked for it, or since it has been
 // stopped for long enough.
 func isArchived(st *atoll.Status) bool {
+	if st.State == atoll.Archived {
+		return true
+	}
 	if st.State != atoll.Stopped {
 		return false
 	}
@@ -167,6 +171,9 @@ func (s *Server) setTimer(c *call, sb *fleet.Sandbox, name string) error {
 	}
 	if err := changeTimer(&l, labels, info.Created, name, minutes); err != nil {
 		return err
+	}
+	if info.Features.Archive {
+		l.Archive = time.Duration(archiveMinutes(labels)) * time.Minute
 	}
 	if _, err := c.a.Update(c.r.Context(), sb.ID(), fleet.Change{Lifecycle: &l, Labels: labels}); err != nil {
 		return err
@@ -211,7 +218,7 @@ func (s *Server) stopSandbox(c *call, sb *fleet.Sandbox) error {
 	if st.State == atoll.Paused {
 		err = sb.Resume(ctx)
 	}
-	if err == nil && st.State != atoll.Stopped {
+	if err == nil && st.State != atoll.Stopped && st.State != atoll.Archived {
 		err = sb.Stop(ctx)
 	}
 	if err != nil {
@@ -228,17 +235,31 @@ func (s *Server) pauseSandbox(c *call, sb *fleet.Sandbox) error {
 	return s.writeSandbox(c, sb)
 }
 
-// archiveSandbox marks a stopped sandbox as archived. Its files stay where they are.
+// canArchive reports whether sandboxes of a driver can be archived.
+func (s *Server) canArchive(ctx context.Context, driver string) bool {
+	for _, d := range s.opts.Fleet.Drivers(ctx) {
+		if d.Name == driver || driver == "" && d.Default {
+			return d.Features != nil && d.Features.Archive
+		}
+	}
+	return false
+}
+
+// archiveSandbox archives a stopped sandbox. If this server has no archive storage, or can't archive it, it is only
+// marked as archived, and its files stay where they are.
 func (s *Server) archiveSandbox(c *call, sb *fleet.Sandbox) error {
 	ctx := c.r.Context()
 	st, err := sb.Status(ctx)
 	if err != nil {
 		return err
 	}
-	if st.State != atoll.Stopped {
+	if st.State != atoll.Stopped && st.State != atoll.Archived {
 		return invalidError("the sandbox is %s: only a stopped one can be archived", stateOf(&st))
 	}
-	if err := setLabels(ctx, c.a, sb, map[string]string{labelArchived: "true"}); err != nil {
+	if err = sb.Archive(ctx); errors.Is(err, atoll.ErrUnsupported) {
+		err = setLabels(ctx, c.a, sb, map[string]string{labelArchived: "true"})
+	}
+	if err != nil {
 		return err
 	}
 	return s.writeSandbox(c, sb)

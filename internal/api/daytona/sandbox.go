@@ -23,7 +23,7 @@ const (
 	labelSnapshot = labelPrefix + "snapshot"    // name of the snapshot that it was created from
 	labelArchive  = labelPrefix + "autoarchive" // minutes
 	labelDelete   = labelPrefix + "autodelete"  // minutes; 0: it is removed when it stops, -1: it stays
-	labelArchived = labelPrefix + "archived"    // "true": it is stopped
+	labelArchived = labelPrefix + "archived"    // "true": it is stopped, on a server that can't archive it
 	labelVolumes  = labelPrefix + "volumes"     // mounted volumes, as JSON
 	labelDisk     = labelPrefix + "image"       // the image that it was created from
 	labelSigning  = labelPrefix + "signing"     // generation of its signing key
@@ -206,6 +206,9 @@ func (s *Server) configOf(ctx context.Context, in *newSandbox) (atoll.Config, er
 	if cfg.Lifecycle, err = lifecycleOf(in, cfg.Labels); err != nil {
 		return cfg, err
 	}
+	if s.canArchive(ctx, cfg.Driver) {
+		cfg.Lifecycle.Archive = time.Duration(archiveMinutes(cfg.Labels)) * time.Minute
+	}
 	if err := s.applyNetwork(ctx, &cfg, in); err != nil {
 		return cfg, err
 	}
@@ -260,7 +263,7 @@ func stateOf(st *atoll.Status) string {
 		return "archived"
 	}
 	names := map[atoll.State]string{
-		atoll.Created: "creating", atoll.Starting: "starting", atoll.Running: "started", atoll.Stopping: "stopping", atoll.Stopped: "stopped",
+		atoll.Created: "creating", atoll.Starting: "starting", atoll.Running: "started", atoll.Stopping: "stopping", atoll.Stopped: "stopped", atoll.Archived: "archived",
 		atoll.Pausing: "pausing", atoll.Paused: "paused", atoll.Failed: "error", atoll.Destroyed: "destroyed",
 	}
 	return cmp.Or(names[st.State], "unknown")

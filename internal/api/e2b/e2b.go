@@ -256,7 +256,7 @@ func (s *Server) openSandbox(c *call) (*fleet.Sandbox, error) {
 	}
 	switch {
 	case st.State == atoll.Running:
-	case sb.Labels()[labelAutoResume] != "" && (st.State == atoll.Paused || st.State == atoll.Stopped):
+	case sb.Labels()[labelAutoResume] != "" && (st.State == atoll.Paused || st.State == atoll.Stopped || st.State == atoll.Archived):
 		if err := wakeSandbox(ctx, sb, st.State); err != nil {
 			return nil, err
 		}

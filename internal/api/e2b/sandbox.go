@@ -326,7 +326,7 @@ func endOf(info *atoll.Info) time.Time {
 // stateOf returns the state of a sandbox in the words of E2B.
 func stateOf(state atoll.State) string {
 	switch state {
-	case atoll.Paused, atoll.Stopped, atoll.Pausing, atoll.Stopping, atoll.Failed:
+	case atoll.Paused, atoll.Stopped, atoll.Archived, atoll.Pausing, atoll.Stopping, atoll.Failed:
 		return "paused"
 	}
 	return "running"
@@ -452,7 +452,7 @@ func (s *Server) connectTo(c *call, onlyPaused bool) error {
 	}
 	status := http.StatusOK
 	switch info.State {
-	case atoll.Paused, atoll.Stopped:
+	case atoll.Paused, atoll.Stopped, atoll.Archived:
 		status = http.StatusCreated
 		seconds := in.Timeout
 		if seconds == nil {
@@ -528,7 +528,7 @@ func (s *Server) pauseSandbox(c *call) error {
 	if err != nil {
 		return err
 	}
-	if info.State == atoll.Paused || info.State == atoll.Stopped {
+	if info.State == atoll.Paused || info.State == atoll.Stopped || info.State == atoll.Archived {
 		return &Error{Status: http.StatusConflict, Message: "sandbox \"" + sb.ID() + "\" is paused already"}
 	}
 	l := info.Config.Lifecycle

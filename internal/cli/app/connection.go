@@ -217,6 +217,7 @@ func (a *App) FleetOptions(log *slog.Logger) fleet.Options {
 			Tokens: int64(config.Get[int](c, "quota.tokens")), Cost: config.Get[float64](c, "quota.cost"),
 		},
 		Issuer: a.IssuerOptions(), Keys: a.KeyOptions(), SecretProviders: config.Get[map[string]*secretref.Provider](c, "secrets.providers"),
+		Archive:   a.ArchiveOptions(),
 		Webhooks:  webhook.Options{Allow: config.List[netip.Prefix](c, "webhooks.allow")},
 		OwnerDisk: defaultOwnerDisk,
 		Retention: fleet.Retention{

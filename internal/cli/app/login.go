@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll/internal/cli/config"
+	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/fleet/identity"
 	"github.com/atoll-sandbox/atoll/internal/fleet/issuer"
+	"github.com/atoll-sandbox/atoll/internal/fleet/objectstore"
 )
 
 // Identity returns the verifier of the configured login providers and client certificates.
@@ -16,6 +18,19 @@ func (a *App) Identity() *identity.Verifier {
 		Providers:    config.Get[map[string]*identity.Provider](a.Config, "login.providers"),
 		Certificates: config.Get[map[string]*identity.Certificate](a.Config, "login.certificates"),
 	})
+}
+
+// ArchiveOptions name the archive storage.
+func (a *App) ArchiveOptions() fleet.ArchiveOptions {
+	c := a.Config
+	return fleet.ArchiveOptions{
+		Storage: objectstore.Options{
+			Storage: config.Get[string](c, "archive.storage"), Endpoint: config.Get[string](c, "archive.endpoint"), Region: config.Get[string](c, "archive.region"),
+			PathStyle: config.Get[string](c, "archive.path_style"), CAFile: config.Get[string](c, "archive.ca_file"),
+			AccessKey: config.Get[string](c, "archive.access_key"), SecretKey: config.Get[string](c, "archive.secret_key"),
+		},
+		After: config.Get[time.Duration](c, "archive.after"),
+	}
 }
 
 // IssuerOptions are those of the issuer of identity tokens. Audiences that atoll accepts itself are reserved: an

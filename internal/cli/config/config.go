@@ -59,6 +59,7 @@ var Keys = []key{
 	{Name: "defaults.lifecycle.ttl", Form: formDuration, Flag: "ttl", Project: true, Help: "age at which it is removed, even while used"},
 	{Name: "defaults.lifecycle.then", Form: formExpiry, Flag: "then", Project: true, Help: "what happens at that age: remove, stop or pause"},
 	{Name: "defaults.lifecycle.stopped", Form: formDuration, Flag: "stopped", Project: true, Help: "time that it stays stopped until it is removed"},
+	{Name: "defaults.lifecycle.archive", Form: formDuration, Flag: "archive", Project: true, Help: "time that it stays stopped until it is archived (archive.storage)"},
 	{Name: "defaults.lifecycle.lifetime", Form: formDuration, Flag: "lifetime", Project: true, Help: "age after which it is removed as soon as nobody uses it"},
 
 	{Name: "defaults.machine.nested_virt", Form: formSwitch, Flag: "nested", Help: "allow nested VMs, if this host can (default true)"},
@@ -109,6 +110,15 @@ var Keys = []key{
 	{Name: "secrets.key_file", Form: formPath, Help: "file of the key that encrypts the secrets in the registry, the same for all servers; made if it is missing and nothing is encrypted (default: none, they are plain text)"},
 	{Name: "secrets.key_command", Form: formWords, Help: "command that prints what the key file would hold, such as one of a key management service; run at each start"},
 	{Name: "secrets.providers", Form: formSecrets, Help: "where secrets of sandboxes can be that are named as secret://PROVIDER/NAME (docs/secrets.md)"},
+
+	{Name: "archive.storage", Form: formStorage, Help: "where the files of archived sandboxes are: s3://BUCKET[/PREFIX], or a directory (default: none, sandboxes can't be archived)"},
+	{Name: "archive.endpoint", Form: formEndpoint, Help: "S3-compatible server of the bucket, like https://s3.example.com (default: Amazon S3)"},
+	{Name: "archive.region", Form: formText, Help: "region of the bucket (default: the server is asked)"},
+	{Name: "archive.path_style", Form: formPathStyle, def: "auto", Help: "whether URLs have the bucket in their path: true, false, or auto: except for Amazon's names"},
+	{Name: "archive.ca_file", Form: formPath, Help: "certificates that the endpoint is trusted by, besides this host's"},
+	{Name: "archive.access_key", Form: formText, Help: "id of the key for the bucket, or secret://PROVIDER/NAME (default $AWS_ACCESS_KEY_ID, ~/.aws/credentials, the role of this machine)"},
+	{Name: "archive.secret_key", Form: formText, Secret: true, Help: "the key, or secret://PROVIDER/NAME"},
+	{Name: "archive.after", Form: formDuration, Help: "how long new sandboxes stay stopped until they are archived, unless they have another time (default never)"},
 
 	{Name: "identity.issuer", Form: formIssuer, Help: "URL of the server as services reach it, which makes it an issuer of identity tokens of sandboxes, like https://atoll.example.com (default: none)"},
 	{Name: "identity.audiences", Form: formHosts, Help: "services that these tokens may be for, like sts.amazonaws.com; * at the end stands for any rest"},

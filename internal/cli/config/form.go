@@ -10,6 +10,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/fleet/identity"
 	"github.com/atoll-sandbox/atoll/internal/fleet/issuer"
+	"github.com/atoll-sandbox/atoll/internal/fleet/objectstore"
 	"github.com/atoll-sandbox/atoll/internal/fleet/secretref"
 	"github.com/atoll-sandbox/atoll/internal/preview/proxy"
 	"github.com/atoll-sandbox/atoll/internal/project"
@@ -90,6 +91,9 @@ var (
 	formProviders    = form{tree: true, parse: func(s string) (any, error) { return identity.ParseProviders(s) }}
 	formCertificates = form{tree: true, parse: func(s string) (any, error) { return identity.ParseCertificates(s) }}
 	formClientCert   = form{parse: func(s string) (any, error) { return ParseOneOf(s, CertificateRequired, CertificateOptional) }}
+	formStorage      = form{parse: func(s string) (any, error) { return s, objectstore.CheckStorage(s) }}
+	formEndpoint     = form{parse: func(s string) (any, error) { return s, objectstore.CheckEndpoint(s) }}
+	formPathStyle    = form{parse: func(s string) (any, error) { return ParseOneOf(s, "auto", "true", "false") }}
 	formCron         = form{parse: func(s string) (any, error) {
 		if _, err := cron.ParseStandard(s); err != nil {
 			return s, errors.New("must be five fields: minute, hour, day, month, weekday, like \"0 3 * * *\"")

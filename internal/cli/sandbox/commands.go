@@ -19,6 +19,7 @@ func Commands(a *app.App) []app.Entry {
 		{Name: "inspect", New: c.inspectCommand},
 		{Name: "start", New: c.startCommand},
 		{Name: "stop", New: c.stopCommand},
+		{Name: "archive", New: c.archiveCommand},
 		{Name: "pause", New: c.pauseCommand},
 		{Name: "resume", New: c.resumeCommand},
 		{Name: "rm", New: c.rmCommand},

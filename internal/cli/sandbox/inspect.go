@@ -141,12 +141,12 @@ func lifecycleText(l atoll.Lifecycle) string {
 		after time.Duration
 		what  string
 		then  atoll.Expiry
-	}{{l.Idle, "without use", l.IdleThen}, {l.TTL, "in all", l.Then}, {l.Lifetime, "when not in use", ""}, {l.Stopped, "once it is stopped", ""}} {
+	}{{l.Idle, "without use", l.IdleThen}, {l.TTL, "in all", l.Then}, {l.Lifetime, "when not in use", ""}, {l.Stopped, "once it is stopped", ""}, {l.Archive, "once it is stopped", "archive"}} {
 		if end.after <= 0 {
 			continue
 		}
 		text += fmt.Sprintf(", %s %s", output.FormatDuration(end.after), end.what)
-		if end.then == atoll.ExpireStop || end.then == atoll.ExpirePause {
+		if end.then != "" && end.then != atoll.ExpireRemove {
 			text += fmt.Sprintf(" (then %s)", end.then)
 		}
 	}

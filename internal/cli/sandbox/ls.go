@@ -28,7 +28,7 @@ func (a commands) lsCommand() *cobra.Command {
 		Args: app.CheckArgCount(0, 0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range states {
-				st, err := config.ParseOneOf(s, atoll.Created, atoll.Starting, atoll.Running, atoll.Pausing, atoll.Paused, atoll.Stopping, atoll.Stopped, atoll.Failed, atoll.Destroyed)
+				st, err := config.ParseOneOf(s, atoll.Created, atoll.Starting, atoll.Running, atoll.Pausing, atoll.Paused, atoll.Stopping, atoll.Stopped, atoll.Archived, atoll.Failed, atoll.Destroyed)
 				if err != nil {
 					return fmt.Errorf("%w: --state %q: %w", atoll.ErrInvalid, s, err)
 				}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
+	"github.com/atoll-sandbox/atoll/internal/cli/output"
 	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
 )
 
@@ -48,6 +49,61 @@ func (a commands) startCommand() *cobra.Command {
 	})
 	cmd.Flags().BoolVar(&fresh, "fresh", false, "discard their disks and start from the image (driver microvm)")
 	return cmd
+}
+
+func (a commands) archiveCommand() *cobra.Command {
+	var orphans, remove bool
+	cmd := a.switchCommand("archive", "archived", "Move the files of stopped sandboxes to the archive storage", func(ctx context.Context, sb atoll.Sandbox) error {
+		s, ok := sb.(interface {
+			Archive(ctx context.Context) error
+		})
+		if !ok {
+			return atoll.ErrUnsupported
+		}
+		return s.Archive(ctx)
+	})
+	cmd.Long = `Move the files of stopped sandboxes to the archive storage of the server
+(archive.storage), where they use no disk of this host. 'atoll start' brings a
+sandbox back with its files, settings and secrets, and so does a command that
+uses it. Snapshots, and of virtual sandboxes the shell's variables, are not kept.`
+	cmd.Example = `  atoll stop box && atoll archive box
+  atoll start box`
+	one := cmd.RunE
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if orphans || remove {
+			return app.CheckArgCount(0, 0, "no arguments")(cmd, args)
+		}
+		return app.CheckArgCount(1, -1, "sandboxes")(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if orphans || remove {
+			return a.archiveOrphans(cmd.Context(), remove)
+		}
+		return one(cmd, args)
+	}
+	cmd.Flags().BoolVar(&orphans, "orphans", false, "list objects in the storage, older than a day, that the registry does not know (needs the scope operate)")
+	cmd.Flags().BoolVar(&remove, "remove-orphans", false, "remove them; never with a copy of a registry that is in use elsewhere")
+	return cmd
+}
+
+// archiveOrphans lists or removes the objects that the registry does not know.
+func (a commands) archiveOrphans(ctx context.Context, remove bool) error {
+	c, err := a.Client(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := c.ArchiveOrphans(ctx, remove)
+	if err != nil {
+		return err
+	}
+	if a.JSON {
+		return a.PrintJSON(list)
+	}
+	rows := [][]string{{"OBJECT", "SIZE", "MODIFIED"}}
+	for _, o := range list {
+		rows = append(rows, []string{o.Key, output.FormatBytes(o.Bytes), output.FormatAge(o.Modified)})
+	}
+	return a.PrintTable(rows)
 }
 
 func (a commands) pauseCommand() *cobra.Command {

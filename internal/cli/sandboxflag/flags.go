@@ -90,6 +90,7 @@ func (f *Flags) AddLifecycle(cmd *cobra.Command) {
 	fl.String("ttl", "", "`DURATION` until it is removed, used or not")
 	fl.String("then", "", "what happens after --ttl: `ACTION` remove, stop or pause (default remove)")
 	fl.String("stopped", "", "`DURATION` that it stays stopped until it is removed (default never)")
+	fl.String("archive", "", "`DURATION` that it stays stopped until it is archived (default: the server's archive.after)")
 	fl.String("lifetime", "", "`DURATION` until it is removed, once it is not in use")
 }
 
@@ -108,7 +109,7 @@ func (f *Flags) Config(c *config.Config, hasVMs HasVMs) (atoll.Config, error) {
 			Policy: config.Get[atoll.Policy](c, "defaults.lifecycle.policy"), Idle: config.Get[time.Duration](c, "defaults.lifecycle.idle"),
 			TTL: config.Get[time.Duration](c, "defaults.lifecycle.ttl"), Lifetime: config.Get[time.Duration](c, "defaults.lifecycle.lifetime"),
 			IdleThen: config.Get[atoll.Expiry](c, "defaults.lifecycle.idle_then"), Then: config.Get[atoll.Expiry](c, "defaults.lifecycle.then"),
-			Stopped: config.Get[time.Duration](c, "defaults.lifecycle.stopped"),
+			Stopped: config.Get[time.Duration](c, "defaults.lifecycle.stopped"), Archive: config.Get[time.Duration](c, "defaults.lifecycle.archive"),
 		},
 		PublicPorts: f.publicPorts,
 	}

@@ -99,7 +99,7 @@ func Program(t testing.TB, name, variable string) string {
 	Real(t, name)
 	path := os.Getenv(variable)
 	if _, err := os.Stat(path); err != nil {
-		Skip(t, name, `no %s: $%s does not name its program (eval "$(scripts/agents)", eval "$(scripts/mcp-clients)", eval "$(scripts/browser)", eval "$(scripts/oidc)"): %v`, name, variable, err)
+		Skip(t, name, `no %s: $%s does not name its program (eval "$(scripts/agents)", eval "$(scripts/mcp-clients)", eval "$(scripts/browser)", eval "$(scripts/oidc)", eval "$(scripts/s3)"): %v`, name, variable, err)
 	}
 	return path
 }

@@ -8,18 +8,19 @@ import { age, bytes, confirm, Empty, Label, memo, path, State, text, useAct, use
 import { projectPath, summaryOf, type Ledger } from './project'
 import type { Sandbox, Turn } from './types'
 
-type Act = 'start' | 'stop' | 'pause' | 'resume' | 'remove'
+type Act = 'start' | 'stop' | 'archive' | 'pause' | 'resume' | 'remove'
 
 const possible: Record<Act, (s: Sandbox) => boolean> = {
-  start: (s) => s.state === 'stopped',
+  start: (s) => s.state === 'stopped' || s.state === 'archived',
   stop: (s) => (s.state === 'running' || s.state === 'paused') && Boolean(s.features.stop),
+  archive: (s) => s.state === 'stopped' && Boolean(s.features.archive),
   pause: (s) => s.state === 'running' && Boolean(s.features.pause),
   resume: (s) => s.state === 'paused',
   remove: () => true,
 }
 
 const grace = 6_000 // ms until sandboxes are removed: it can be undone until then
-const opposite: Partial<Record<Act, Act>> = { stop: 'start', start: 'stop', pause: 'resume', resume: 'pause' }
+const opposite: Partial<Record<Act, Act>> = { stop: 'start', start: 'stop', archive: 'start', pause: 'resume', resume: 'pause' }
 
 /** Returns a function that does one act to sandboxes, after a question where something ends. */
 export function useSandboxActs(): (act: Act, list: Sandbox[]) => Promise<void> {
