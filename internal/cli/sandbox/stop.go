@@ -65,7 +65,8 @@ func (a commands) archiveCommand() *cobra.Command {
 	cmd.Long = `Move the files of stopped sandboxes to the archive storage of the server
 (archive.storage), where they use no disk of this host. 'atoll start' brings a
 sandbox back with its files, settings and secrets, and so does a command that
-uses it. Snapshots, and of virtual sandboxes the shell's variables, are not kept.`
+uses it. One with snapshots stays where it is. Of a virtual sandbox the shell's
+variables are not kept.`
 	cmd.Example = `  atoll stop box && atoll archive box
   atoll start box`
 	one := cmd.RunE

@@ -62,7 +62,7 @@ func (a commands) snapshotDiff() *cobra.Command {
 		Use: "diff SANDBOX SNAPSHOT [SNAPSHOT]",
 		Example: `  atoll snapshot diff box before-upgrade
   atoll snapshot diff box before-upgrade after-upgrade`,
-		Short:             "List the files that differ between a snapshot and another one, or the files as they are now",
+		Short:             "List the files that differ between two snapshots, or one and now",
 		Args:              app.CheckArgCount(2, 3, "a sandbox, a snapshot and perhaps a later one"),
 		ValidArgsFunction: a.CompleteSandboxes(0),
 		RunE: func(cmd *cobra.Command, args []string) error {
