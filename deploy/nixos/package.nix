@@ -20,7 +20,7 @@ buildGoModule {
 
   # The hash of the output of 'go mod vendor'; TestNixOSPackage in cmd/atoll prints the new
   # one when that has changed.
-  vendorHash = "sha256-oNMuYG6iQ1rxLqx/FP2CbNP6/Ls+8QibXM078eF3jH0=";
+  vendorHash = "sha256-U9oWGynGQdBX2Jfw5nEhd5QHibfigNdzUzvrl9QmZrI=";
 
   env.CGO_ENABLED = 0;
   ldflags = [
