@@ -80,7 +80,7 @@ func (f *Fleet) archivePrefix(ctx context.Context, tx *sql.Tx) (string, error) {
 	err := tx.QueryRowContext(ctx, "select prefix from archive_prefix").Scan(&prefix)
 	if errors.Is(err, sql.ErrNoRows) {
 		prefix = "fleet-" + randomName()[:12] + "/"
-		_, err = tx.ExecContext(ctx, "insert into archive_prefix (only, prefix) values (1, ?)", prefix)
+		_, err = tx.ExecContext(ctx, "insert into archive_prefix (id, prefix) values (1, ?)", prefix)
 	}
 	return prefix, err
 }

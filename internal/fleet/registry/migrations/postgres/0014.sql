@@ -11,6 +11,6 @@ create table archives (
 create unique index archives_kept on archives (sandbox) where state = 'kept';
 create index archives_of on archives (sandbox);
 create table archive_prefix (                     -- one row, once something was archived
-	only   integer          primary key check (only = 1),
+	id     integer          primary key check (id = 1),
 	prefix text collate "C" not null              -- begins the keys of this registry's objects
 );
