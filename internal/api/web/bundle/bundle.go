@@ -78,8 +78,17 @@ func build(source, modules string) (map[string][]byte, error) {
 	if modules, err = filepath.Abs(modules); err != nil {
 		return nil, err
 	}
+	// The names of parts depend on where files are from the working directory: all are below one, wherever they are.
+	dir, err := os.MkdirTemp("", "atoll-bundle-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	if err := errors.Join(os.Symlink(source, filepath.Join(dir, "source")), os.Symlink(modules, filepath.Join(dir, "node_modules"))); err != nil {
+		return nil, err
+	}
 	out := api.Build(api.BuildOptions{
-		AbsWorkingDir: source, EntryPoints: []string{"app.ts", "app.css"}, Outdir: filepath.Join(source, "out"), NodePaths: []string{modules},
+		AbsWorkingDir: dir, EntryPoints: []string{"source/app.ts", "source/app.css"}, Outdir: filepath.Join(dir, "out"), PreserveSymlinks: true,
 		Bundle: true, Splitting: true, ChunkNames: "part-[hash]", Format: api.FormatESModule, Target: api.ES2022, Platform: api.PlatformBrowser, Charset: api.CharsetUTF8,
 		JSX: api.JSXAutomatic, JSXImportSource: "preact",
 		MinifyWhitespace: true, MinifySyntax: true, MinifyIdentifiers: true, LegalComments: api.LegalCommentsNone,
