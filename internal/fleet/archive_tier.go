@@ -208,11 +208,13 @@ func (f *Fleet) storeArchive(ctx context.Context, b *handle, o *archivedObject) 
 		return errors.Join(fmt.Errorf("%w: driver %s packs only the working directory", atoll.ErrUnsupported, r.driver), files.Close())
 	}
 	m := &atoll.SandboxArchive{Version: atoll.SandboxArchiveVersion, Created: o.created, Sandbox: r.id, Config: atoll.Config{Driver: r.driver}, Files: *files}
+	checked := archive.Filter(files, archive.Limits{}, nil) // what could not be brought back must not be archived
+	m.Files.ReadCloser = checked
 	pr, pw := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
 		err := archive.Write(ctx, pw, m)
-		err = errors.Join(err, files.Close())
+		err = errors.Join(err, checked.Close(), files.Close())
 		_ = pw.CloseWithError(err) // never fails; nil is the end
 		packed <- err
 	}()

@@ -1,0 +1,56 @@
+package fleet
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"io"
+	"path/filepath"
+	"testing"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
+)
+
+// holeDriver is a driver whose sandboxes have a file of a size that no archive may have, like one with a hole.
+type holeDriver struct{ *virtual.Driver }
+
+func (d holeDriver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
+	sb, err := d.Driver.Create(ctx, spec)
+	return holeSandbox{sb}, err
+}
+
+func (d holeDriver) OpenOwned(ctx context.Context, id string, owner atoll.Owner) (atoll.Sandbox, error) {
+	sb, err := d.Driver.OpenOwned(ctx, id, owner)
+	return holeSandbox{sb}, err
+}
+
+type holeSandbox struct{ atoll.Sandbox }
+
+func (s holeSandbox) Unwrap() atoll.Sandbox { return s.Sandbox }
+
+func (holeSandbox) PackFiles(context.Context, string) (*atoll.PackedFiles, error) {
+	var b bytes.Buffer
+	if err := tar.NewWriter(&b).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "hole", Mode: 0o600, Size: 1 << 40}); err != nil {
+		return nil, err
+	}
+	return &atoll.PackedFiles{Kind: atoll.PackedLayer, Dir: "/", ReadCloser: io.NopCloser(&b)}, nil
+}
+
+// TestArchiveThatNeverReturns: files that no return of a sandbox takes, such as one with a hole of a terabyte, are not
+// archived: they stay where they are.
+func TestArchiveThatNeverReturns(t *testing.T) {
+	home, store := t.TempDir(), t.TempDir()
+	d := holeDriver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}, Archive: storeIn(store)})
+	sb := mustCreate(t, f.Account(LocalCaller()), persistent("box"))
+	must(t, sb.Stop(t.Context()))
+	checkError(t, "archive", sb.Archive(t.Context()), atoll.ErrQuota)
+	checkState(t, f, sb.ID(), atoll.Stopped)
+	if !driverHas(t, d, sb.ID()) {
+		t.Error("the driver does not have it any more")
+	}
+	if keys := storedKeys(t, f.opts.Archive.Store); len(keys) != 0 {
+		t.Errorf("objects are left: %v", keys)
+	}
+}
