@@ -4,12 +4,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"database/sql"
 	"io"
 	"path/filepath"
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
 // holeDriver is a driver whose sandboxes have a file of a size that no archive may have, like one with a hole.
@@ -52,5 +54,41 @@ func TestArchiveThatNeverReturns(t *testing.T) {
 	}
 	if keys := storedKeys(t, f.opts.Archive.Store); len(keys) != 0 {
 		t.Errorf("objects are left: %v", keys)
+	}
+}
+
+// TestOlderRegistryRemovesNoFiles: a registry of a time when a sandbox was archived does not make a server remove the
+// sandbox that has come back since, and whose object is gone.
+func TestOlderRegistryRemovesNoFiles(t *testing.T) {
+	home := t.TempDir()
+	d := &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}, Archive: storeIn(t.TempDir())})
+	sb := mustCreate(t, f.Account(LocalCaller()), persistent("box"))
+	shellOutput(t, sb, "echo kept >/a")
+	must(t, sb.Stop(t.Context()))
+	must(t, sb.Archive(t.Context()))
+	old, err := f.keptObject(t.Context(), f.registry.DB, sb.ID())
+	must(t, err)
+	var secret string
+	must(t, f.registry.DB.QueryRowContext(t.Context(), "select secret from archives where key = ?", old.key).Scan(&secret))
+	must(t, sb.Start(t.Context()))
+	must(t, sb.Stop(t.Context()))
+	_, err = f.changeRow(t.Context(), sb.ID(), func(tx *sql.Tx, r *row) error {
+		r.state = atoll.Archived
+		_, err := tx.ExecContext(t.Context(), "insert into archives (key, sandbox, state, secret, bytes, digest, created) values (?, ?, ?, ?, ?, ?, ?)",
+			old.key, sb.ID(), objectKept, secret, old.bytes, old.digest, registry.Timestamp(old.created))
+		must(t, err)
+		return f.saveRow(t.Context(), tx, r)
+	})
+	must(t, err)
+	must(t, f.Reconcile(t.Context()))
+	checkError(t, "start", sb.Start(t.Context()), atoll.ErrState)
+	must(t, f.Reconcile(t.Context()))
+	there, err := d.Open(t.Context(), sb.ID())
+	must(t, err)
+	b, err := atoll.ReadFile(t.Context(), there, "/a")
+	must(t, err)
+	if string(b) != "kept\n" {
+		t.Errorf("it has %q", b)
 	}
 }

@@ -286,7 +286,7 @@ func (f *Fleet) reconcileArchive(ctx context.Context, b *handle, r row, failure 
 		}
 		r = claimed
 	}
-	err := f.reserve.UseHalf(func() error { return b.destroyInner(ctx) })
+	err := f.reserve.UseHalf(func() error { return f.destroyLeftover(ctx, b) })
 	f.reachStep("leftover removed")
 	return f.changeRow(ctx, r.id, func(tx *sql.Tx, now *row) error {
 		if now.holder != f.member.ID() || now.goal != r.goal {
@@ -308,4 +308,29 @@ func (f *Fleet) reconcileArchive(ctx context.Context, b *handle, r row, failure 
 		}
 		return f.recordObserved(ctx, tx, now, atoll.Archived)
 	})
+}
+
+// destroyLeftover removes what the driver has of a sandbox whose files are in the archive storage. If they are not
+// there, it keeps what the driver has: then the registry is an older one, such as that of a backup, or another
+// process has brought the sandbox back meanwhile, and these are the only files.
+func (f *Fleet) destroyLeftover(ctx context.Context, b *handle) error {
+	if _, err := b.openInner(ctx); errors.Is(err, atoll.ErrNotFound) {
+		return nil
+	}
+	if f.opts.Archive.Store == nil {
+		return errNoArchiveStorage
+	}
+	o, err := f.keptObject(ctx, f.registry.DB, b.id)
+	if err != nil {
+		return err
+	}
+	rc, err := f.opts.Archive.Store.Get(ctx, o.key)
+	if errors.Is(err, atoll.ErrNotFound) { // not of the sandbox
+		return fmt.Errorf("%w: the registry says that it is archived, but the archive storage has no object with its files, and the driver still has it: nothing is removed: %v", atoll.ErrState, err) //nolint:errorlint // the sandbox exists
+	}
+	if err != nil {
+		return err
+	}
+	_ = rc.Close() // nothing was read
+	return b.destroyInner(ctx)
 }
