@@ -7,10 +7,14 @@ import (
 	"database/sql"
 	"io"
 	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/driver/virtual"
+	"github.com/atoll-sandbox/atoll/internal/fleet/objectstore"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
@@ -90,5 +94,44 @@ func TestOlderRegistryRemovesNoFiles(t *testing.T) {
 	must(t, err)
 	if string(b) != "kept\n" {
 		t.Errorf("it has %q", b)
+	}
+}
+
+// countingStore counts the Puts that run at once.
+type countingStore struct {
+	objectstore.Store
+
+	now, most atomic.Int32
+}
+
+func (s *countingStore) Put(ctx context.Context, key string, r io.Reader) (int64, error) {
+	n := s.now.Add(1)
+	defer s.now.Add(-1)
+	for most := s.most.Load(); n > most && !s.most.CompareAndSwap(most, n); most = s.most.Load() {
+	}
+	time.Sleep(300 * time.Millisecond)
+	return s.Store.Put(ctx, key, r)
+}
+
+// TestArchiveStorm: of many sandboxes that an owner archives at once, a few are packed at a time; all are archived.
+func TestArchiveStorm(t *testing.T) {
+	s := &countingStore{Store: &objectstore.Directory{Path: t.TempDir()}}
+	f := openFleet(t, Options{Archive: ArchiveOptions{Store: s}})
+	var all sync.WaitGroup
+	for range maxArchivings + 4 {
+		sb := mustCreate(t, f.Account(LocalCaller()), persistent(""))
+		must(t, sb.Stop(t.Context()))
+		all.Go(func() {
+			if err := sb.Archive(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := s.most.Load(); n > maxArchivings {
+		t.Errorf("%d were stored at once", n)
+	}
+	if n := len(storedKeys(t, s)); n != maxArchivings+4 {
+		t.Errorf("%d objects", n)
 	}
 }

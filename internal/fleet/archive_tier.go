@@ -32,6 +32,10 @@ const (
 	goalRestore = "restore"
 )
 
+// maxArchivings is how many sandboxes a process archives at once: each needs about 40 MB of memory, and no quota
+// limits how many stopped ones an owner archives.
+const maxArchivings = 8
+
 // archiveTimeout bounds the archiving of an expired sandbox.
 const archiveTimeout = 6 * time.Hour
 
@@ -63,6 +67,12 @@ func (f *Fleet) archiveSandbox(ctx context.Context, b *handle) error {
 		return err
 	}
 	defer leave()
+	select { // before the turn: the sandbox stays free while it waits
+	case f.archivings <- struct{}{}:
+		defer func() { <-f.archivings }()
+	case <-ctx.Done():
+		return timeoutError(context.Cause(ctx))
+	}
 	release, err := b.acquireTurn(ctx)
 	if err != nil {
 		return err
