@@ -18,26 +18,39 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
-// holeDriver is a driver whose sandboxes have a file of a size that no archive may have, like one with a hole.
-type holeDriver struct{ *virtual.Driver }
+// packDriver is a driver whose sandboxes are packed by a function.
+type packDriver struct {
+	*virtual.Driver
 
-func (d holeDriver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
+	pack func(ctx context.Context, snapshot string) (*atoll.PackedFiles, error)
+}
+
+func (d packDriver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
 	sb, err := d.Driver.Create(ctx, spec)
-	return holeSandbox{sb}, err
+	return packSandbox{sb, d}, err
 }
 
-func (d holeDriver) OpenOwned(ctx context.Context, id string, owner atoll.Owner) (atoll.Sandbox, error) {
+func (d packDriver) OpenOwned(ctx context.Context, id string, owner atoll.Owner) (atoll.Sandbox, error) {
 	sb, err := d.Driver.OpenOwned(ctx, id, owner)
-	return holeSandbox{sb}, err
+	return packSandbox{sb, d}, err
 }
 
-type holeSandbox struct{ atoll.Sandbox }
+type packSandbox struct {
+	atoll.Sandbox
 
-func (s holeSandbox) Unwrap() atoll.Sandbox { return s.Sandbox }
+	d packDriver
+}
 
-func (holeSandbox) PackFiles(context.Context, string) (*atoll.PackedFiles, error) {
+func (s packSandbox) Unwrap() atoll.Sandbox { return s.Sandbox }
+
+func (s packSandbox) PackFiles(ctx context.Context, snapshot string) (*atoll.PackedFiles, error) {
+	return s.d.pack(ctx, snapshot)
+}
+
+// packedEntry returns packed files with one header.
+func packedEntry(h *tar.Header) (*atoll.PackedFiles, error) {
 	var b bytes.Buffer
-	if err := tar.NewWriter(&b).WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "hole", Mode: 0o600, Size: 1 << 40}); err != nil {
+	if err := tar.NewWriter(&b).WriteHeader(h); err != nil {
 		return nil, err
 	}
 	return &atoll.PackedFiles{Kind: atoll.PackedLayer, Dir: "/", ReadCloser: io.NopCloser(&b)}, nil
@@ -47,7 +60,9 @@ func (holeSandbox) PackFiles(context.Context, string) (*atoll.PackedFiles, error
 // archived: they stay where they are.
 func TestArchiveThatNeverReturns(t *testing.T) {
 	home, store := t.TempDir(), t.TempDir()
-	d := holeDriver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}
+	d := packDriver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}, func(context.Context, string) (*atoll.PackedFiles, error) {
+		return packedEntry(&tar.Header{Typeflag: tar.TypeReg, Name: "hole", Mode: 0o600, Size: 1 << 40})
+	}}
 	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}, Archive: storeIn(store)})
 	sb := mustCreate(t, f.Account(LocalCaller()), persistent("box"))
 	must(t, sb.Stop(t.Context()))
@@ -134,4 +149,37 @@ func TestArchiveStorm(t *testing.T) {
 	if n := len(storedKeys(t, s)); n != maxArchivings+4 {
 		t.Errorf("%d objects", n)
 	}
+}
+
+// TestComparisonsOfOneOwner: an owner whose comparisons last leaves room for those of others.
+func TestComparisonsOfOneOwner(t *testing.T) {
+	home := t.TempDir()
+	begun := make(chan struct{}, 10)
+	d := packDriver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}, func(ctx context.Context, snapshot string) (*atoll.PackedFiles, error) {
+		if snapshot == "slow" {
+			begun <- struct{}{}
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}
+		return packedEntry(&tar.Header{Typeflag: tar.TypeDir, Name: "./"})
+	}}
+	f := openFleet(t, Options{Home: home, Drivers: []atoll.Driver{d}})
+	box := func(user string) *Sandbox {
+		return mustCreate(t, f.Account(Caller{Owner: atoll.Owner{App: "app", User: user}, Scopes: LocalCaller().Scopes}), persistent(""))
+	}
+	busy, other := box("busy"), box("other")
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for range maxComparisons + 1 {
+		all.Go(func() { _, _ = busy.CompareSnapshots(ctx, "slow", "") })
+	}
+	<-begun
+	time.Sleep(100 * time.Millisecond) // the others wait
+	brief, end := context.WithTimeout(t.Context(), 20*time.Second)
+	defer end()
+	if _, err := other.CompareSnapshots(brief, "first", ""); err != nil {
+		t.Errorf("another owner's: %v", err)
+	}
+	cancel()
+	all.Wait()
 }

@@ -136,6 +136,7 @@ type Fleet struct {
 	spending      *UsageStore
 	usage         usageTable
 	comparisons   chan struct{} // has one element for each comparison of snapshots that runs
+	comparing     sync.Map      // by atoll.Owner: a chan struct{} with one element while a comparison of the owner runs or waits
 	archivings    chan struct{} // has one element for each sandbox that is being archived
 
 	events      *event.Log
