@@ -342,5 +342,8 @@ func (f *Fleet) destroyLeftover(ctx context.Context, b *handle) error {
 		return err
 	}
 	_ = rc.Close() // nothing was read
+	if err := f.registry.SyncWrites(); err != nil {
+		return err
+	}
 	return b.destroyInner(ctx)
 }
