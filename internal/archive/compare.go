@@ -19,6 +19,7 @@ import (
 const (
 	maxCompared      = 400_000  // files of a tree
 	maxComparedNames = 48 << 20 // bytes of their names
+	maxComparedBytes = 64 << 30 // of the files of a tree, with their holes, all of which are read
 	maxDifferences   = 2000     // files that a comparison lists
 )
 
@@ -54,7 +55,7 @@ type comparison struct {
 // Compare lists the files that differ between two streams of packed files, which it reads to their ends and does not close:
 // by kind, content, mode and owner, not by time. Directories are listed if their mode or owner differs, or if
 // they are empty and were added or deleted. It lists at most maxDifferences files, by path, and counts all. A
-// stream with too many files is [atoll.ErrQuota].
+// stream with too many files, or bytes, is [atoll.ErrQuota].
 func Compare(ctx context.Context, from, to *atoll.PackedFiles) (atoll.SnapshotDifference, error) {
 	return compareStreams(ctx, from, to, maxCompared)
 }
@@ -109,6 +110,7 @@ func (c *comparison) compareFile(name string, s fileState) error {
 func (c *comparison) readStream(ctx context.Context, r io.Reader, f func(string, fileState) error, stateOf func(string) fileState) error {
 	tr := tar.NewReader(r)
 	buf := make([]byte, 128<<10)
+	left := int64(maxComparedBytes)
 	for {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
@@ -139,6 +141,10 @@ func (c *comparison) readStream(ctx context.Context, r io.Reader, f func(string,
 			s.mode, s.sum = 0, digestOf(h.Linkname)
 		case h.Typeflag == tar.TypeDir:
 		default:
+			if h.Size > left {
+				return fmt.Errorf("%w: snapshots with files of more than %d bytes, with their holes, are not compared", atoll.ErrQuota, int64(maxComparedBytes))
+			}
+			left -= h.Size
 			d := sha256.New()
 			if s.size, err = io.CopyBuffer(onlyWriter{d}, contextReader{ctx, tr}, buf); err != nil {
 				return fmt.Errorf("%s: %w", name, err)

@@ -92,3 +92,14 @@ func TestCompareMany(t *testing.T) {
 		t.Errorf("endless files: %v", err)
 	}
 }
+
+// TestCompareHoles: a file with a hole of a terabyte, which costs its maker nothing, is not read.
+func TestCompareHoles(t *testing.T) {
+	var b bytes.Buffer
+	if err := tar.NewWriter(&b).WriteHeader(&tar.Header{Name: "hole", Size: 1 << 40}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Compare(t.Context(), packed(atoll.PackedLayer, b.Bytes()), packed(atoll.PackedLayer, tarOf(t))); !errors.Is(err, atoll.ErrQuota) {
+		t.Errorf("compared: %v", err)
+	}
+}

@@ -174,6 +174,9 @@ func (f *Fleet) findGarbage(ctx context.Context) error {
 func (f *Fleet) deleteObject(ctx context.Context, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
+	if err := f.registry.SyncWrites(); err != nil {
+		return err
+	}
 	if err := f.opts.Archive.Store.Delete(ctx, key); err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ func (f *Fleet) restoreHeld(ctx context.Context, b *handle) error {
 	f.reachStep("restore begun")
 	ctx, end := b.beginCancelable(ctx)
 	defer end()
-	err = b.destroyInner(ctx) // what the driver has is a leftover
+	err = f.destroyLeftover(ctx, b)
 	b.setInner(nil)
 	if err == nil {
 		err = f.unpackArchive(ctx, b, &r, mounts, &o)

@@ -32,6 +32,10 @@ const (
 	goalRestore = "restore"
 )
 
+// maxArchivings is how many sandboxes a process archives at once: each needs about 40 MB of memory, and no quota
+// limits how many stopped ones an owner archives.
+const maxArchivings = 8
+
 // archiveTimeout bounds the archiving of an expired sandbox.
 const archiveTimeout = 6 * time.Hour
 
@@ -63,6 +67,12 @@ func (f *Fleet) archiveSandbox(ctx context.Context, b *handle) error {
 		return err
 	}
 	defer leave()
+	select { // before the turn: the sandbox stays free while it waits
+	case f.archivings <- struct{}{}:
+		defer func() { <-f.archivings }()
+	case <-ctx.Done():
+		return timeoutError(context.Cause(ctx))
+	}
 	release, err := b.acquireTurn(ctx)
 	if err != nil {
 		return err
@@ -208,11 +218,13 @@ func (f *Fleet) storeArchive(ctx context.Context, b *handle, o *archivedObject) 
 		return errors.Join(fmt.Errorf("%w: driver %s packs only the working directory", atoll.ErrUnsupported, r.driver), files.Close())
 	}
 	m := &atoll.SandboxArchive{Version: atoll.SandboxArchiveVersion, Created: o.created, Sandbox: r.id, Config: atoll.Config{Driver: r.driver}, Files: *files}
+	checked := archive.Filter(files, archive.Limits{}, nil) // what could not be brought back must not be archived
+	m.Files.ReadCloser = checked
 	pr, pw := io.Pipe()
 	packed := make(chan error, 1)
 	go func() {
 		err := archive.Write(ctx, pw, m)
-		err = errors.Join(err, files.Close())
+		err = errors.Join(err, checked.Close(), files.Close())
 		_ = pw.CloseWithError(err) // never fails; nil is the end
 		packed <- err
 	}()
@@ -284,7 +296,7 @@ func (f *Fleet) reconcileArchive(ctx context.Context, b *handle, r row, failure 
 		}
 		r = claimed
 	}
-	err := f.reserve.UseHalf(func() error { return b.destroyInner(ctx) })
+	err := f.reserve.UseHalf(func() error { return f.destroyLeftover(ctx, b) })
 	f.reachStep("leftover removed")
 	return f.changeRow(ctx, r.id, func(tx *sql.Tx, now *row) error {
 		if now.holder != f.member.ID() || now.goal != r.goal {
@@ -306,4 +318,32 @@ func (f *Fleet) reconcileArchive(ctx context.Context, b *handle, r row, failure 
 		}
 		return f.recordObserved(ctx, tx, now, atoll.Archived)
 	})
+}
+
+// destroyLeftover removes what the driver has of a sandbox whose files are in the archive storage. If they are not
+// there, it keeps what the driver has: then the registry is an older one, such as that of a backup, or another
+// process has brought the sandbox back meanwhile, and these are the only files.
+func (f *Fleet) destroyLeftover(ctx context.Context, b *handle) error {
+	if _, err := b.openInner(ctx); errors.Is(err, atoll.ErrNotFound) {
+		return nil
+	}
+	if f.opts.Archive.Store == nil {
+		return errNoArchiveStorage
+	}
+	o, err := f.keptObject(ctx, f.registry.DB, b.id)
+	if err != nil {
+		return err
+	}
+	rc, err := f.opts.Archive.Store.Get(ctx, o.key)
+	if errors.Is(err, atoll.ErrNotFound) { // not of the sandbox
+		return fmt.Errorf("%w: the registry says that it is archived, but the archive storage has no object with its files, and the driver still has it: nothing is removed: %v", atoll.ErrState, err) //nolint:errorlint // the sandbox exists
+	}
+	if err != nil {
+		return err
+	}
+	_ = rc.Close() // nothing was read
+	if err := f.registry.SyncWrites(); err != nil {
+		return err
+	}
+	return b.destroyInner(ctx)
 }

@@ -83,16 +83,15 @@ const maxComparisons = 2
 
 // CompareSnapshots lists the files that differ between a snapshot, by id or name, and another one, or the files as
 // they are now if to is empty. The driver must be an [atoll.FilePacker]. The caller needs [atoll.ScopeRun]. At most
-// maxComparisons run at once in a server; others wait.
+// maxComparisons run at once in a server, and one of an owner; others wait.
 func (s *Sandbox) CompareSnapshots(ctx context.Context, from, to string) (d atoll.SnapshotDifference, err error) {
 	noted := s.startAudit("compare snapshots", from+" "+to)
 	err = callInner(ctx, s, "compare snapshots", func(ctx context.Context, t atoll.FilePacker) error {
-		select {
-		case s.f.comparisons <- struct{}{}:
-			defer func() { <-s.f.comparisons }()
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		end, err := s.f.beginComparison(ctx, s.b.getOwner())
+		if err != nil {
+			return err
 		}
+		defer end()
 		old, err := t.PackFiles(ctx, from)
 		if err != nil {
 			return err
@@ -107,6 +106,27 @@ func (s *Sandbox) CompareSnapshots(ctx context.Context, from, to string) (d atol
 	d.From, d.To = from, to
 	noted(err)
 	return d, err
+}
+
+// beginComparison waits until a comparison of an owner may run, and returns its end.
+func (f *Fleet) beginComparison(ctx context.Context, o atoll.Owner) (end func(), err error) {
+	own, _ := f.comparing.LoadOrStore(o, make(chan struct{}, 1))
+	var held []chan struct{}
+	end = func() {
+		for _, slots := range held {
+			<-slots
+		}
+	}
+	for _, slots := range []chan struct{}{own.(chan struct{}), f.comparisons} { //nolint:forcetypeassert // nothing else is stored
+		select {
+		case slots <- struct{}{}:
+			held = append(held, slots)
+		case <-ctx.Done():
+			end()
+			return nil, context.Cause(ctx)
+		}
+	}
+	return end, nil
 }
 
 // emitSnapshotEvent emits an event about a snapshot of the sandbox.

@@ -420,15 +420,26 @@ func (x *extractor) writeFile(name string, h *tar.Header, content io.Reader) (er
 	return x.setAttributes(f, h)
 }
 
+// holeSize is the size of holes: as file systems have them, so that no file needs more space than it did.
+const holeSize = 4 << 10
+
 // copySparse writes content, with holes instead of zeros.
 func copySparse(f *os.File, content io.Reader, size int64) error {
-	var buf, zero [64 << 10]byte
+	var buf [64 << 10]byte
+	var zero [holeSize]byte
 	for at := int64(0); ; {
 		n, err := io.ReadFull(content, buf[:])
-		if n > 0 && !bytes.Equal(buf[:n], zero[:n]) {
-			if _, err := f.WriteAt(buf[:n], at); err != nil {
-				return err
+		for from := 0; from < n; {
+			to := from // the end of what is no hole
+			for to < n && !bytes.Equal(buf[to:min(to+holeSize, n)], zero[:min(holeSize, n-to)]) {
+				to = min(to+holeSize, n)
 			}
+			if to > from {
+				if _, err := f.WriteAt(buf[from:to], at+int64(from)); err != nil {
+					return err
+				}
+			}
+			from = to + holeSize // a hole, or the end
 		}
 		at += int64(n)
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) && at == size {

@@ -123,6 +123,9 @@ func (d *Directory) Get(_ context.Context, key string) (io.ReadCloser, error) {
 		return nil, d.wrap("read", err)
 	}
 	defer root.Close()
+	if info, err := root.Lstat(key); err == nil && !info.Mode().IsRegular() { // to open a pipe would wait without an end
+		return nil, d.wrap("read", fs.ErrInvalid)
+	}
 	f, err := root.Open(key)
 	if err != nil {
 		return nil, d.wrap("read", err)

@@ -126,6 +126,22 @@ func openChecked(ctx context.Context, home string, reserve *diskreserve.Reserve)
 
 const revisionQuery = "select turn from sandboxes where id = ?"
 
+// SyncWrites makes all writes until now survive a failure of the host's power. SQLite's writes otherwise survive only
+// that of a process, which is too little before something outside is removed because of them.
+func (s *Store) SyncWrites() error {
+	if s.Postgres != nil { // each commit is durable
+		return nil
+	}
+	f, err := os.OpenFile(filepath.Join(s.home, FileName+"-wal"), os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("registry: %w", err)
+	}
+	return nil
+}
+
 // RowRevision returns the revision of the row of a sandbox, which grows with each change but those of its
 // times of use; 0: there is no row. It costs a fraction of reading the row.
 func (s *Store) RowRevision(ctx context.Context, id string) (revision int64, err error) {

@@ -96,3 +96,34 @@ func TestBadAddresses(t *testing.T) {
 		}
 	}
 }
+
+// TestSyncWrites: the file that SyncWrites makes durable is the one that has the last writes.
+func TestSyncWrites(t *testing.T) {
+	home := t.TempDir()
+	s, err := OpenSQLite(t.Context(), home, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	wal := filepath.Join(home, FileName+"-wal")
+	before, err := os.Stat(wal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Write(t.Context(), func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(t.Context(), "insert into archive_prefix (only, prefix) values (1, 'fleet-x/')")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SyncWrites(); err != nil {
+		t.Error(err)
+	}
+	after, err := os.Stat(wal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Size() == before.Size() && after.ModTime().Equal(before.ModTime()) {
+		t.Error("the write is elsewhere")
+	}
+}
