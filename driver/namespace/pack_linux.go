@@ -466,8 +466,20 @@ func (d *Driver) createPacked(ctx context.Context, spec atoll.Spec, files *atoll
 				}
 			}
 		}
-		return image.ExtractLayer(ctx, to, files, image.ExtractOptions{FirstID: r.Base, IDs: perID})
+		if err := image.ExtractLayer(ctx, to, files, image.ExtractOptions{FirstID: r.Base, IDs: perID}); err != nil {
+			return err
+		}
+		return syncFiles(to)
 	})
+}
+
+// syncFiles writes all of the file system of a directory to its disk: whoever has sent the files may remove theirs.
+func syncFiles(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }
 
 // useImageWithDigest marks the image of a new sandbox as used by it, if it is the image that an

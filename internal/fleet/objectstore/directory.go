@@ -75,7 +75,11 @@ func (d *Directory) Put(ctx context.Context, key string, content io.Reader) (int
 		err = root.Rename(key+partSuffix, key)
 	}
 	if err == nil && readErr == nil {
-		err = syncDirectory(root, path.Dir(key))
+		for dir := path.Dir(key); err == nil; dir = path.Dir(dir) { // they may be new
+			if err = syncDirectory(root, dir); dir == "." {
+				break
+			}
+		}
 	}
 	if err != nil || readErr != nil {
 		_ = root.Remove(key + partSuffix) // or Delete does

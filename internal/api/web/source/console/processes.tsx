@@ -71,19 +71,24 @@ function Output({ s, p }: { s: Sandbox; p: Process }) {
 
 interface Task { pid: number; parent: number; memory: number; command: string; depth: number }
 
+const mostTasks = 2000 // that are shown
+
 /** The processes in the output of ps, each below its parent. */
 export function treeOf(output: string): Task[] {
-  const all = output.split('\n').slice(1).flatMap((row) => {
+  const rows = output.split('\n', mostTasks + 1).slice(1) // the ps is the sandbox's, and may print anything
+  const seen = new Set<number>()
+  const all = rows.flatMap((row) => {
     const m = /^\s*(\d+)\s+(\d+)\s+(\d+)\s+(.*)$/.exec(row)
-    return m ? [{ pid: Number(m[1]), parent: Number(m[2]), memory: Number(m[3]) * 1024, command: m[4], depth: 0 }] : []
+    if (!m || seen.has(Number(m[1]))) return []
+    seen.add(Number(m[1]))
+    return [{ pid: Number(m[1]), parent: Number(m[2]), memory: Number(m[3]) * 1024, command: m[4], depth: 0 }]
   })
-  const known = new Set(all.map((t) => t.pid))
   const list: Task[] = []
   const add = (t: Task, depth: number) => {
     list.push({ ...t, depth })
     if (depth < 50) for (const child of all) if (child.parent === t.pid && child.pid !== t.pid) add(child, depth + 1)
   }
-  for (const t of all) if (!known.has(t.parent)) add(t, 0)
+  for (const t of all) if (!seen.has(t.parent)) add(t, 0)
   return list
 }
 
