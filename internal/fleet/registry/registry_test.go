@@ -111,7 +111,7 @@ func TestSyncWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Write(t.Context(), func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(t.Context(), "insert into archive_prefix (only, prefix) values (1, 'fleet-x/')")
+		_, err := tx.ExecContext(t.Context(), "insert into archive_prefix (id, prefix) values (1, 'fleet-x/')")
 		return err
 	}); err != nil {
 		t.Fatal(err)
