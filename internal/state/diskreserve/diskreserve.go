@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -26,7 +27,8 @@ type Reserve struct {
 	dir, name string
 	size      int64
 
-	mu sync.Mutex // held while the file is changed
+	mu   sync.Mutex // held while the file is changed
+	kept []int64    // bytes that each call under way has reduced the reserve to
 }
 
 // Open returns the reserve of a directory, and occupies its space as far as the disk has any.
@@ -72,11 +74,8 @@ func (r *Reserve) useDownTo(f func() error, kept ...int64) error {
 	if err == nil || !r.isFull(err) {
 		return err
 	}
-	defer func() { _ = r.Check() }() // it fills the reserve up; space may come later too
 	for _, bytes := range kept {
-		if r.releaseTo(bytes) {
-			err = f()
-		}
+		err = r.callWith(bytes, f)
 		if err == nil || !r.isFull(err) {
 			break
 		}
@@ -84,16 +83,32 @@ func (r *Reserve) useDownTo(f func() error, kept ...int64) error {
 	return err
 }
 
+// callWith calls f while the reserve has at most some bytes: others that are done meanwhile do not fill it up again.
+func (r *Reserve) callWith(bytes int64, f func() error) error {
+	r.releaseTo(bytes)
+	defer func() {
+		r.mu.Lock()
+		i := slices.Index(r.kept, bytes)
+		r.kept = slices.Delete(r.kept, i, i+1)
+		r.mu.Unlock()
+		_ = r.Check() // it fills the reserve up; space may come later too
+	}()
+	return f()
+}
+
 // isFull reports whether an error is that of a full disk. Drivers report one as an ErrQuota.
 func (r *Reserve) isFull(err error) bool {
 	return IsFull(err) || errors.Is(err, atoll.ErrQuota) && errors.Is(r.Check(), atoll.ErrQuota)
 }
 
-// releaseTo frees all but some bytes, and reports whether there were more.
-func (r *Reserve) releaseTo(bytes int64) bool {
+// releaseTo frees all but some bytes until they are removed from kept.
+func (r *Reserve) releaseTo(bytes int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.heldBytes() > bytes && os.Truncate(r.name, bytes) == nil
+	r.kept = append(r.kept, bytes)
+	if r.heldBytes() > bytes {
+		_ = os.Truncate(r.name, bytes) // if it fails, so does the call
+	}
 }
 
 // heldBytes returns the size of the file.
@@ -105,19 +120,20 @@ func (r *Reserve) heldBytes() int64 {
 	return info.Size()
 }
 
-// occupySpace fills the reserve up, as far as the disk has space and the file can be written: a home works
+// occupySpace fills the reserve up, as far as no call needs it, the disk has space and the file can be written: a home works
 // without a reserve. It returns the bytes that are occupied and those that are free.
 func (r *Reserve) occupySpace() (held, free int64, err error) {
 	held = r.heldBytes()
 	free, _, err = diskSpace(r.dir)
-	if more := min(r.size-held, free); err != nil || more <= 0 {
+	more := min(slices.Min(append(r.kept, r.size))-held, free)
+	if err != nil || more <= 0 {
 		return held, free, err
 	}
 	f, err := os.OpenFile(r.name, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return held, free, nil //nolint:nilerr // as the comment says
 	}
-	if allocateSpace(f, held+min(r.size-held, free)) != nil {
+	if allocateSpace(f, held+more) != nil {
 		_ = f.Truncate(held) // others have used the space
 	}
 	_ = f.Close() // its content does not matter
