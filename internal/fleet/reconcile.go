@@ -15,6 +15,12 @@ import (
 // errDied is the failure of a state change whose process died.
 var errDied = fmt.Errorf("%w: the process that was changing it died", atoll.ErrUnavailable)
 
+// maxLooks is how often a sandbox is looked at that others change at the same time.
+const maxLooks = 10
+
+// errChanged is the error of a look at a sandbox that is older than its row.
+var errChanged = fmt.Errorf("%w: it was changed meanwhile", atoll.ErrUnavailable)
+
 // The reasons recorded by reconciliation.
 const (
 	reasonVanished = "vanished" // the driver does not have it any more
@@ -26,6 +32,9 @@ const (
 // sandboxes are removed, others get the state that the driver reports. The caller holds the turn.
 func (f *Fleet) reconcileHeld(ctx context.Context, id string, failure error) (row, error) {
 	r, err := f.reconcileNow(ctx, id, failure)
+	for looks := 1; errors.Is(err, errChanged) && looks < maxLooks; looks++ {
+		r, err = f.reconcileNow(ctx, id, failure)
+	}
 	if f.registry.Postgres != nil && errors.Is(err, atoll.ErrUnavailable) {
 		f.registry.Postgres.MarkTroubled() // reconcileOwn tries again when the registry answers
 	}
@@ -40,10 +49,15 @@ func (f *Fleet) reconcileNow(ctx context.Context, id string, failure error) (row
 		return r, err
 	}
 	if r.holder != "" && r.holder != f.member.ID() {
-		if alive, err := f.member.IsAlive(r.holder); alive || err != nil {
-			return r, errors.Join(errHeld, err)
+		alive, err := f.member.IsAlive(r.holder)
+		if err != nil {
+			return r, err
+		}
+		if alive {
+			return r, errHeld
 		}
 	}
+	seen := r
 	b := f.ensureHandle(r)
 	if b.driver == nil {
 		return r, fmt.Errorf("%w: driver %q is not set up", errNotHere, r.driver)
@@ -80,6 +94,9 @@ func (f *Fleet) reconcileNow(ctx context.Context, id string, failure error) (row
 	return f.changeRow(ctx, id, func(tx *sql.Tx, r *row) error {
 		if r.state == atoll.Destroyed {
 			return nil
+		}
+		if r.revision != seen.revision && seen.holder != f.member.ID() {
+			return errChanged // another process may have begun to change it, or be done
 		}
 		if r.goal == goalArchive {
 			if err := dropObjects(ctx, tx, r.id, objectWriting); err != nil {
@@ -162,7 +179,7 @@ func stateFromStatus(st atoll.Status) (to atoll.State, reason, message string) {
 }
 
 // reconcileRow is reconcileHeld for a row whose turn it acquires first. A row that has changed
-// meanwhile is left alone.
+// meanwhile, or that another process is changing, is left alone.
 func (f *Fleet) reconcileRow(ctx context.Context, r row, failure error) error {
 	b := f.ensureHandle(r)
 	release, err := b.acquireTurn(ctx)
@@ -175,7 +192,7 @@ func (f *Fleet) reconcileRow(ctx context.Context, r row, failure error) error {
 		return ignoreError(err, atoll.ErrNotFound) // it was changed meanwhile
 	}
 	_, err = f.reconcileHeld(ctx, r.id, failure)
-	return err
+	return ignoreError(err, errHeld)
 }
 
 func ignoreError(err, what error) error {
