@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,8 +25,23 @@ func openFullDisk(t *testing.T, n int) (*Fleet, *smalldisk.Disk, []*Sandbox) {
 		must(t, errorOf(sb.Exec(t.Context(), atoll.Cmd{Shell: "echo kept > /kept"})))
 		list = append(list, sb)
 	}
-	d.Fill(0)
+	fillDisk(t, f, d)
 	return f, d, list
+}
+
+// fillDisk fills a disk but for the fleet's reserve. The filling could take what a write in the background has of the
+// reserve just then: it begins again.
+func fillDisk(t *testing.T, f *Fleet, d *smalldisk.Disk) {
+	t.Helper()
+	const reserve = (96 << 20) / 64
+	for held := int64(0); held < reserve; {
+		d.Free()
+		must(t, f.CheckSpace()) // fills the reserve up
+		d.Fill(0)
+		info, err := os.Stat(filepath.Join(f.opts.Home, "reserve"))
+		must(t, err)
+		held = info.Size()
+	}
 }
 
 // checkNoSpace checks that an error names the full disk.
@@ -63,7 +79,7 @@ func TestFullDiskAllowsRemoval(t *testing.T) {
 		}
 	}
 	for _, sb := range list[1:] {
-		d.Fill(0) // also what the last one has left
+		fillDisk(t, f, d) // also what the last one has left
 		if err := sb.Destroy(t.Context()); err != nil {
 			t.Errorf("destroy: %v", err)
 		}
