@@ -8,7 +8,6 @@ import (
 	"io"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,42 +111,27 @@ func TestOlderRegistryRemovesNoFiles(t *testing.T) {
 	}
 }
 
-// countingStore counts the Puts that run at once.
-type countingStore struct {
-	objectstore.Store
-
-	now, most atomic.Int32
-}
-
-func (s *countingStore) Put(ctx context.Context, key string, r io.Reader) (int64, error) {
-	n := s.now.Add(1)
-	defer s.now.Add(-1)
-	for most := s.most.Load(); n > most && !s.most.CompareAndSwap(most, n); most = s.most.Load() {
+// TestArchivingsAreBounded: a sandbox waits while as many as may be are archived, and is archived then.
+func TestArchivingsAreBounded(t *testing.T) {
+	store := &objectstore.Directory{Path: t.TempDir()}
+	f := openFleet(t, Options{Archive: ArchiveOptions{Store: store}})
+	sb := mustCreate(t, f.Account(LocalCaller()), persistent(""))
+	must(t, sb.Stop(t.Context()))
+	for range maxArchivings {
+		f.archivings <- struct{}{}
 	}
-	time.Sleep(300 * time.Millisecond)
-	return s.Store.Put(ctx, key, r)
-}
-
-// TestArchiveStorm: of many sandboxes that an owner archives at once, a few are packed at a time; all are archived.
-func TestArchiveStorm(t *testing.T) {
-	s := &countingStore{Store: &objectstore.Directory{Path: t.TempDir()}}
-	f := openFleet(t, Options{Archive: ArchiveOptions{Store: s}})
-	var all sync.WaitGroup
-	for range maxArchivings + 4 {
-		sb := mustCreate(t, f.Account(LocalCaller()), persistent(""))
-		must(t, sb.Stop(t.Context()))
-		all.Go(func() {
-			if err := sb.Archive(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
+	brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	checkError(t, "archive", sb.Archive(brief), atoll.ErrTimeout)
+	info, err := sb.Info(t.Context())
+	must(t, err)
+	if keys := storedKeys(t, store); len(keys) > 0 || info.State != atoll.Stopped {
+		t.Errorf("it is %s, with the objects %v", info.State, keys)
 	}
-	all.Wait()
-	if n := s.most.Load(); n > maxArchivings {
-		t.Errorf("%d were stored at once", n)
-	}
-	if n := len(storedKeys(t, s)); n != maxArchivings+4 {
-		t.Errorf("%d objects", n)
+	<-f.archivings
+	must(t, sb.Archive(t.Context()))
+	if len(f.archivings) != maxArchivings-1 {
+		t.Errorf("%d are archived afterwards", len(f.archivings))
 	}
 }
 
@@ -170,11 +154,15 @@ func TestComparisonsOfOneOwner(t *testing.T) {
 	busy, other := box("busy"), box("other")
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
-	for range maxComparisons + 1 {
-		all.Go(func() { _, _ = busy.CompareSnapshots(ctx, "slow", "") })
-	}
+	all.Go(func() { _, _ = busy.CompareSnapshots(ctx, "slow", "") })
 	<-begun
-	time.Sleep(100 * time.Millisecond) // the others wait
+	second, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer stop()
+	_, err := busy.CompareSnapshots(second, "slow", "")
+	checkError(t, "a second one of the owner", err, atoll.ErrTimeout)
+	if len(begun) > 0 || len(f.comparisons.all) != 1 {
+		t.Errorf("%d run", len(f.comparisons.all))
+	}
 	brief, end := context.WithTimeout(t.Context(), 20*time.Second)
 	defer end()
 	if _, err := other.CompareSnapshots(brief, "first", ""); err != nil {
@@ -182,4 +170,7 @@ func TestComparisonsOfOneOwner(t *testing.T) {
 	}
 	cancel()
 	all.Wait()
+	if n := len(f.comparisons.owners); n > 0 {
+		t.Errorf("%d owners are remembered", n)
+	}
 }

@@ -15,8 +15,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/atoll-sandbox/atoll/internal/fleet/member"
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/atoll-sandbox/atoll/internal/fleet/member"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
@@ -135,8 +136,7 @@ type Fleet struct {
 	identities    identityTokens
 	spending      *UsageStore
 	usage         usageTable
-	comparisons   chan struct{} // has one element for each comparison of snapshots that runs
-	comparing     sync.Map      // by atoll.Owner: a chan struct{} with one element while a comparison of the owner runs or waits
+	comparisons   *comparisonSlots
 	archivings    chan struct{} // has one element for each sandbox that is being archived
 
 	events      *event.Log
@@ -186,7 +186,7 @@ func open(ctx context.Context, opts Options) (_ *Fleet, err error) {
 	opts.UsageInterval = cmp.Or(opts.UsageInterval, usageInterval)
 	f := &Fleet{
 		opts: opts, log: opts.Log, references: &secretref.Resolver{Providers: opts.SecretProviders, Now: opts.Now}, live: make(map[string]*handle),
-		dueChanged: make(chan struct{}, 1), poolsChanged: make(chan struct{}, 1), sandboxesChanged: make(chan struct{}, 1), webhooksChanged: make(chan struct{}, 1), comparisons: make(chan struct{}, maxComparisons), archivings: make(chan struct{}, maxArchivings), deliveriesChanged: make(chan struct{}, 1), callsChanged: make(chan struct{}, 1), registryBack: make(chan struct{}, 1), keeperStop: make(chan struct{}), keeperDone: make(chan struct{}),
+		dueChanged: make(chan struct{}, 1), poolsChanged: make(chan struct{}, 1), sandboxesChanged: make(chan struct{}, 1), webhooksChanged: make(chan struct{}, 1), comparisons: newComparisonSlots(), archivings: make(chan struct{}, maxArchivings), deliveriesChanged: make(chan struct{}, 1), callsChanged: make(chan struct{}, 1), registryBack: make(chan struct{}, 1), keeperStop: make(chan struct{}), keeperDone: make(chan struct{}),
 	}
 	f.spending = &UsageStore{f: f}
 	if f.log == nil {

@@ -351,7 +351,7 @@ func TestCompareSnapshots(t *testing.T) {
 	if _, err := sb.CompareSnapshots(t.Context(), "one", "three"); !errors.Is(err, atoll.ErrNotFound) {
 		t.Errorf("with a missing snapshot: %v", err)
 	}
-	if n := len(f.comparisons); n != 0 {
+	if n := len(f.comparisons.all); n != 0 {
 		t.Errorf("%d comparisons have not ended", n)
 	}
 	reader, err := f.Account(Caller{Owner: atoll.Local, Scopes: []atoll.Scope{atoll.ScopeRead}}).Open(t.Context(), "box")

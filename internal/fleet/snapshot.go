@@ -6,7 +6,6 @@ import (
 	"errors"
 
 	"github.com/atoll-sandbox/atoll"
-	"github.com/atoll-sandbox/atoll/internal/archive"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
 
@@ -76,57 +75,6 @@ func (s *Sandbox) RemoveSnapshot(ctx context.Context, snapshot string) error {
 	})
 	noted(err)
 	return err
-}
-
-// maxComparisons is how many comparisons of snapshots a server runs at once: each may need 200 MB of memory.
-const maxComparisons = 2
-
-// CompareSnapshots lists the files that differ between a snapshot, by id or name, and another one, or the files as
-// they are now if to is empty. The driver must be an [atoll.FilePacker]. The caller needs [atoll.ScopeRun]. At most
-// maxComparisons run at once in a server, and one of an owner; others wait.
-func (s *Sandbox) CompareSnapshots(ctx context.Context, from, to string) (d atoll.SnapshotDifference, err error) {
-	noted := s.startAudit("compare snapshots", from+" "+to)
-	err = callInner(ctx, s, "compare snapshots", func(ctx context.Context, t atoll.FilePacker) error {
-		end, err := s.f.beginComparison(ctx, s.b.getOwner())
-		if err != nil {
-			return err
-		}
-		defer end()
-		old, err := t.PackFiles(ctx, from)
-		if err != nil {
-			return err
-		}
-		now, err := t.PackFiles(ctx, to)
-		if err != nil {
-			return errors.Join(err, old.Close())
-		}
-		d, err = archive.Compare(ctx, old, now)
-		return errors.Join(err, old.Close(), now.Close())
-	})
-	d.From, d.To = from, to
-	noted(err)
-	return d, err
-}
-
-// beginComparison waits until a comparison of an owner may run, and returns its end.
-func (f *Fleet) beginComparison(ctx context.Context, o atoll.Owner) (end func(), err error) {
-	own, _ := f.comparing.LoadOrStore(o, make(chan struct{}, 1))
-	var held []chan struct{}
-	end = func() {
-		for _, slots := range held {
-			<-slots
-		}
-	}
-	for _, slots := range []chan struct{}{own.(chan struct{}), f.comparisons} { //nolint:forcetypeassert // nothing else is stored
-		select {
-		case slots <- struct{}{}:
-			held = append(held, slots)
-		case <-ctx.Done():
-			end()
-			return nil, context.Cause(ctx)
-		}
-	}
-	return end, nil
 }
 
 // emitSnapshotEvent emits an event about a snapshot of the sandbox.
