@@ -29,8 +29,8 @@ RACE_LOGIC := ./agent ./vfs ./shell ./client ./driver/virtual ./internal/agents/
 	./internal/state/statedir ./internal/unix/kernel ./internal/vm/rootdisk ./internal/vm/virtiofs ./internal/wire
 RACE_REAL := ./driver/microvm ./driver/namespace ./internal/guest ./internal/guest/shellexec ./internal/isolation/cgroup ./internal/isolation/jail \
 	./internal/vm/hypervisor ./internal/vm/vminit
-# Tests of size and of output, in which nothing meets: the detector makes them last minutes.
-RACE_SKIP := FuzzExecute|TestAuditIsBounded|TestAuditOfOneOwner|TestCarryIn|TestEventsAreBounded|TestEventsOfOneOwner|TestHistoryResponseIsBounded|TestJoinOver|TestMoreThanIsTaken|TestNotCertain|TestPoolRetriesMore|TestSandboxThatNeverAnswers|TestSyncOver|TestTreesThatGit|TestChargesAreReleased|TestEditIsBounded|TestHostileScriptsTerminate|TestLargeUploadIsRefusedEarly|TestLogIsBounded|TestMemoryIsCharged|TestOpenAPI|TestQuotaBoundsMemory|TestRecordIsBounded|TestSlowWatcher|TestTenThousandCallsAtOnce|TestCompat|TestDeepTrees|TestDiskQuota|TestEveryWriteAndTruncate|TestHostile$$|TestLongLines|TestMountTooDeep|MatchBash|HistoryOfOwnerIsBounded
+# Tests of size, of output and of what git does, in which nothing meets: the detector makes them last minutes.
+RACE_SKIP := FuzzExecute|TestSync$$|TestUpdate$$|TestUpdateWithoutAWire|TestLedger$$|TestLFS|TestGitDirElsewhere|TestLies$$|TestMerge$$|TestAuditIsBounded|TestAuditOfOneOwner|TestCarryIn|TestEventsAreBounded|TestEventsOfOneOwner|TestHistoryResponseIsBounded|TestJoinOver|TestMoreThanIsTaken|TestNotCertain|TestPoolRetriesMore|TestSandboxThatNeverAnswers|TestSyncOver|TestTreesThatGit|TestChargesAreReleased|TestEditIsBounded|TestHostileScriptsTerminate|TestLargeUploadIsRefusedEarly|TestLogIsBounded|TestMemoryIsCharged|TestOpenAPI|TestQuotaBoundsMemory|TestRecordIsBounded|TestSlowWatcher|TestTenThousandCallsAtOnce|TestCompat|TestDeepTrees|TestDiskQuota|TestEveryWriteAndTruncate|TestHostile$$|TestLongLines|TestMountTooDeep|MatchBash|HistoryOfOwnerIsBounded
 
 # SQLite is one goroutine's at a time, and takes most of the compiler's and the detector's time.
 RACE_FLAGS := -gcflags='modernc.org/...=-race=false'

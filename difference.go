@@ -1,6 +1,6 @@
 package atoll
 
-// SnapshotDifference is what differs between the files of a sandbox at two times.
+// SnapshotDifference lists the files of a sandbox that differ between two times.
 type SnapshotDifference struct {
 	From  string           `json:"from"`         // id or name of the earlier snapshot
 	To    string           `json:"to,omitempty"` // id or name of the later one; empty: the files as they are now

@@ -2,7 +2,6 @@ package atoll
 
 import (
 	"context"
-	"strconv"
 	"time"
 )
 
@@ -51,69 +50,4 @@ func Notices(ctx context.Context, sb Sandbox, f func(Notice) error) error {
 		return err
 	}
 	return n.Notices(ctx, f)
-}
-
-// PortLister is a Notifier that knows the ports on which programs inside listen.
-type PortLister interface {
-	// Ports returns the open ports, ordered by number.
-	Ports(ctx context.Context) ([]Port, error)
-}
-
-// Port is a port on which a program inside a sandbox listens.
-type Port struct {
-	Port    int    `json:"port"`
-	Address string `json:"address"`           // "127.0.0.1", "::", …
-	PID     int    `json:"pid,omitempty"`     // inside the sandbox
-	Command string `json:"command,omitempty"` // name of the program
-}
-
-// Ports returns the ports on which programs in a sandbox listen.
-func Ports(ctx context.Context, sb Sandbox) ([]Port, error) {
-	p, err := requireAbility[PortLister](sb, "ports")
-	if err != nil {
-		return nil, err
-	}
-	return p.Ports(ctx)
-}
-
-// DevServerPorts returns the ports on which programs in a sandbox listen, by the name of the
-// program. A second port of the same program is called "NAME:PORT".
-func DevServerPorts(ctx context.Context, sb Sandbox) (map[string]int, error) {
-	list, err := Ports(ctx, sb)
-	if err != nil {
-		return nil, err
-	}
-	return namePorts(list), nil
-}
-
-func namePorts(list []Port) map[string]int {
-	ports := make(map[string]int, len(list))
-	for _, p := range list {
-		name := p.Command
-		if name == "" {
-			name = strconv.Itoa(p.Port)
-		}
-		if other, taken := ports[name]; taken && other != p.Port {
-			name += ":" + strconv.Itoa(p.Port)
-		}
-		ports[name] = p.Port
-	}
-	return ports
-}
-
-// Detacher is a sandbox whose commands can outlive their caller.
-type Detacher interface {
-	// Detach starts a command that runs on without an attached client and without this
-	// process. The last MaxOutput bytes of each output stream are kept. Stdin, Stdout and
-	// Stderr of cmd are not used.
-	Detach(ctx context.Context, cmd Cmd) (Process, error)
-	// Reattach copies the kept and all later output of a detached command to the writers of
-	// streams, and Stdin, Signals and TTY.Resize of streams to the command. It returns the
-	// command's Exit, or the context's error when ctx is done, which leaves the command
-	// running. The next value of Signals is received after the previous one was delivered;
-	// an empty value sends nothing and confirms delivery of the previous one.
-	Reattach(ctx context.Context, id string, streams Cmd) (Exit, error)
-	// Detached returns the detached commands, oldest first. Commands that have ended stay
-	// for a while.
-	Detached(ctx context.Context) ([]Process, error)
 }

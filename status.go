@@ -93,7 +93,7 @@ type Features struct {
 	Lacks map[string]string `json:"lacks,omitempty"`
 }
 
-// IsVM reports whether the sandboxes are virtual machines, which Spec.Machine configures.
+// IsVM reports whether the sandboxes are virtual machines, which Spec.VM configures.
 func (f *Features) IsVM() bool { return f.Isolation == "machine" || f.Isolation == "emulated" }
 
 // Has reports whether the features include an ability, given as a nil *Stopper, *Pauser…

@@ -33,7 +33,7 @@ type Features struct {
 	Usage     bool `json:"usage"`     // reports the tokens it used
 	System    bool `json:"system"`    // Turn.System
 	Skills    bool `json:"skills"`    // Turn.Skills
-	Tools     bool `json:"tools"`     // Site.Tools
+	Tools     bool `json:"tools"`     // Environment.Tools
 	Images    bool `json:"images"`    // images in a prompt, not only as files
 	Steer     bool `json:"steer"`     // reads messages while it works, in a process that accepts many prompts
 	MaxTurns  bool `json:"max_turns"` // Turn.MaxTurns; without it, limit the requests to its model
@@ -94,7 +94,7 @@ type Plan struct {
 	Files []File   // written before the command runs; existing files are replaced
 	Args  []string // the program and its arguments, never the prompt; the program is looked up on PATH inside
 	Env   []string // "K=V"
-	Dir   string   // empty: Site.Dir
+	Dir   string   // empty: Environment.Dir
 
 	// Stdin is the beginning of the process's standard input. Bytes that the
 	// Conversation sends follow it.

@@ -27,7 +27,7 @@ import (
 const (
 	attachmentsDir = ".attachments" // directory of the workspace
 	toolName       = "atoll-tool"
-	placedListName = ".placed" // in Site.State: the files that the last turn placed there
+	placedListName = ".placed" // in Environment.State: the files that the last turn placed there
 	maxPlacedList  = 1 << 20   // bytes of that list
 	parallelWrites = 8
 	maxNameLen     = 120 // bytes of an attachment's name

@@ -25,7 +25,7 @@ type law struct {
 // allLaws returns every law, in the order of the contract.
 func allLaws() []law {
 	var all []law
-	for _, part := range [][]law{lifecycleLaws, execLaws, deadlineLaws, fileLaws, mountLaws, watchLaws, quotaLaws, optionalLaws, listenLaws, terminalLaws, terminalsLaws, signalLaws, noticeLaws} {
+	for _, part := range [][]law{lifecycleLaws, execLaws, deadlineLaws, fileLaws, mountLaws, watchLaws, quotaLaws, abilityLaws, listenLaws, terminalLaws, terminalsLaws, signalLaws, noticeLaws} {
 		all = append(all, part...)
 	}
 	return all

@@ -3,11 +3,14 @@ package client
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/wire"
 )
 
 // maxEvent limits the bytes of one server-sent event; turn events hold the output of agents.
@@ -76,4 +79,30 @@ func readLine(br *bufio.Reader, limit int) ([]byte, error) {
 		}
 		return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r")), nil
 	}
+}
+
+// problemEvent returns the error in the last event of a stream.
+func (k call) problemEvent(e serverEvent) error {
+	var p wire.Problem
+	if err := json.Unmarshal(e.data, &p); err != nil {
+		return fmt.Errorf("%w: the server ended the stream: %w", atoll.ErrUnavailable, err)
+	}
+	return k.wrapServerError(p.Err())
+}
+
+// streamError returns the error of an event stream that ended with err; own is
+// the error of the caller's function.
+func (c *Client) streamError(ctx context.Context, k call, err, own error) error {
+	var known *atoll.Error
+	switch {
+	case own != nil:
+		return own
+	case ctx.Err() != nil:
+		return k.wrapError(contextError(ctx))
+	case errors.As(err, &known), errors.Is(err, atoll.ErrUnavailable):
+		return k.wrapError(err)
+	case errors.Is(err, io.EOF):
+		return k.wrapError(fmt.Errorf("%w: server %s ended the stream", atoll.ErrUnavailable, c.host))
+	}
+	return k.wrapError(c.transportError(ctx, err))
 }

@@ -232,3 +232,21 @@ func (in *interp) dropSpec(name string) {
 		in.specs.deleteKey(name)
 	}
 }
+
+// chargeWork charges n steps to the shell's process.
+func (in *interp) chargeWork(n int) {
+	if in != nil && in.p != nil {
+		in.p.Tick(n)
+	}
+}
+
+// chargeReading charges reading texts as work.
+func (in *interp) chargeReading(texts ...string) {
+	n := 0
+	for _, s := range texts {
+		n += len(s)
+	}
+	if n >= 64 {
+		in.chargeWork(n >> 6)
+	}
+}

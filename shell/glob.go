@@ -260,3 +260,15 @@ func splitPatterns(s string) []string {
 	}
 	return append(list, s[start:])
 }
+
+// globNames returns the names that a pattern matches.
+func (in *interp) globNames(pat string) []string {
+	g := globber{in: in, flags: in.globFlags()}
+	g.walkPattern("", pat)
+	return g.found
+}
+
+// globMatch reports whether a pattern matches s.
+func (in *interp) globMatch(pat, s string) bool {
+	return in.compilePattern(pat, in.patFlags()).matchAll(in, s)
+}

@@ -63,24 +63,6 @@ const rawByte = 0x110000
 // maxPatDepth limits the nesting of extended globs; deeper ones are literal.
 const maxPatDepth = 100
 
-// chargeWork charges n steps to the shell's process.
-func (in *interp) chargeWork(n int) {
-	if in != nil && in.p != nil {
-		in.p.Tick(n)
-	}
-}
-
-// chargeReading charges reading texts as work.
-func (in *interp) chargeReading(texts ...string) {
-	n := 0
-	for _, s := range texts {
-		n += len(s)
-	}
-	if n >= 64 {
-		in.chargeWork(n >> 6)
-	}
-}
-
 // patternCost is the memory of a character of a pattern in bytes.
 const patternCost = 64
 

@@ -2,6 +2,7 @@ package shell
 
 import (
 	"bufio"
+	"strconv"
 	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
@@ -382,4 +383,14 @@ func (in *interp) enterFunction(name string) bool {
 		in.abortLine(1)
 	}
 	return true
+}
+
+// funcNestLimit returns the limit of nested function calls in FUNCNEST.
+func (in *interp) funcNestLimit() (int, bool) {
+	s, ok := in.get("FUNCNEST")
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(s)
+	return n, err == nil && n > 0
 }

@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"sort"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -349,4 +350,56 @@ func isName(s string) bool {
 
 func isNameByte(c byte) bool {
 	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+}
+
+// exportName adds the export attribute to a variable.
+func (in *interp) exportName(name string) {
+	in.mutableVar(name).attrs |= attrExport
+	in.envOK = false
+}
+
+// setArray sets all elements of an indexed array.
+func (in *interp) setArray(name string, vals []string) {
+	v := in.mutableVar(name)
+	if v.attrs&attrReadonly != 0 {
+		return
+	}
+	if v.attrs&attrArray == 0 {
+		in.clearValue(v)
+		v.attrs = v.attrs&^attrAssoc | attrArray
+	}
+	v.arr, v.set = newArray(vals), true
+	in.updateCharge(v, v.arr.memoryCost())
+}
+
+// arrayValues returns the values of an array.
+func (in *interp) arrayValues(name string) []string {
+	v, _, ok := in.find(ref{name: name})
+	if !ok {
+		return nil
+	}
+	return in.elementsOf(v)
+}
+
+// variableNames returns the names of all variables, or of the exported ones.
+func (in *interp) variableNames(exported bool) []string {
+	var list []string
+	for _, name := range in.variablesNamed("") {
+		if v := in.lookupVar(name); v.set && (!exported || v.attrs&attrExport != 0) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// arrayNames returns the names of all arrays.
+func (in *interp) arrayNames() []string {
+	var list []string
+	for _, name := range in.variablesNamed("") {
+		if in.lookupVar(name).attrs&attrList != 0 {
+			list = append(list, name)
+		}
+	}
+	sort.Strings(list)
+	return list
 }

@@ -125,3 +125,13 @@ func (in *inode) unseenBytes(seen map[any]bool) int64 {
 	}
 	return n
 }
+
+// Lstat describes the file at a path of the snapshot; a symbolic link at the
+// end is not followed.
+func (s *Snapshot) Lstat(path string) (Info, error) {
+	in, e := s.toTree(s.payer, s.used).lookupExisting(&s.quota, path, false)
+	if e != 0 {
+		return Info{}, pathError("lstat", path, e)
+	}
+	return in.toInfo(baseName(path)), nil
+}

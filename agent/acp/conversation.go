@@ -180,7 +180,7 @@ func (t *Conversation) openSession(x agent.Exchange) {
 	x.Send(t.peer.Call(method, params))
 }
 
-// mcpServers returns Site.Tools in the protocol's format.
+// mcpServers returns Environment.Tools in the protocol's format.
 func (t *Conversation) mcpServers() []any {
 	if len(t.site.Tools) == 0 {
 		return []any{}

@@ -40,19 +40,23 @@ func TestSteer(t *testing.T) {
 	}{
 		"BetweenSteps": {
 			[]string{state("m", "queued"), state("m", "started"), state("m", "completed"), good},
-			[]string{"m read"}, []bool{false, false, false, true},
+			[]string{"m read"},
+			[]bool{false, false, false, true},
 		},
 		"AfterTheResult": {
 			[]string{good, state("m", "queued"), state("m", "started"), steerInit, good, state("m", "completed")},
-			[]string{"m read"}, []bool{false, false, false, false, true, true},
+			[]string{"m read"},
+			[]bool{false, false, false, false, true, true},
 		},
 		"Dropped": {
 			[]string{state("m", "queued"), good, state("m", "cancelled")},
-			[]string{"m dropped"}, []bool{false, false, true},
+			[]string{"m dropped"},
+			[]bool{false, false, true},
 		},
 		"OfAnother": {
 			[]string{state("n", "started"), good, state("m", "started"), good},
-			[]string{"m read"}, []bool{false, false, false, true},
+			[]string{"m read"},
+			[]bool{false, false, false, true},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

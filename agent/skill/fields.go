@@ -13,15 +13,15 @@ import (
 // fields are the allowed fields of a head.
 var fields = []string{"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
 
-// makeHead is the decoded head of a SKILL.md, with the line of each field.
-type makeHead struct {
+// frontMatter is the decoded head of a SKILL.md, with the line of each field.
+type frontMatter struct {
 	skill Skill
 	lines map[string]int // line of each field; 0: the field is missing
 }
 
 // readFields decodes the fields of a head and reports all faults.
-func readFields(n *yaml.Node, f *problemList) makeHead {
-	h := makeHead{lines: make(map[string]int)}
+func readFields(n *yaml.Node, f *problemList) frontMatter {
+	h := frontMatter{lines: make(map[string]int)}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		name := k.Value
@@ -53,7 +53,7 @@ func readFields(n *yaml.Node, f *problemList) makeHead {
 const reported = -1
 
 // setText sets a text field.
-func (h *makeHead) setText(name string, v *yaml.Node, f *problemList) {
+func (h *frontMatter) setText(name string, v *yaml.Node, f *problemList) {
 	v = resolveAlias(v)
 	if v.Kind != yaml.ScalarNode {
 		f.add(v.Line, name, "it must be a text")
@@ -146,7 +146,7 @@ func splitWords(s string) []string {
 }
 
 // checkFields reports faults in the fields' values. dir is the directory's name.
-func (h *makeHead) checkFields(dir string, f *problemList) {
+func (h *frontMatter) checkFields(dir string, f *problemList) {
 	s := &h.skill
 	switch h.lines["name"] {
 	case reported:

@@ -34,7 +34,7 @@ func Open(fsys fs.FS, dir string) Skill {
 // Load reads the usable skills of a directory of skills, sorted by name. A skill
 // with faults that are not fatal is reported and loaded. Directories without a
 // SKILL.md are ignored. For a directory that others write to, pass the FS of
-// [Within].
+// [DirFS].
 func Load(raw fs.FS) ([]Skill, []Problem, error) {
 	fsys := regularFS{raw}
 	entries, err := fs.ReadDir(fsys, ".")

@@ -14,7 +14,7 @@ func listCommands() map[string]func(args []string) int {
 		"copy":    copyMain,    // puts this program where that finds it
 		"pipe":    pipeMain,    // joins its standard streams to that one's socket
 		"spawn":   spawnMain,   // makes namespace sandboxes, outside
-		"machine": machineMain, // process 1 of a virtual machine, there as /init
+		"machine": vmMain,      // process 1 of a virtual machine, there as /init
 		"monitor": monitorMain, // watches a virtual machine, outside
 		"confine": confineMain, // becomes a virtual machine's hypervisor, in its jail
 		"share":   shareMain,   // serves a directory of the host to a virtual machine, outside

@@ -7,19 +7,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/atoll-sandbox/atoll/internal/guest"
 	"github.com/atoll-sandbox/atoll/internal/isolation/seccomp"
+	"golang.org/x/sys/unix"
 )
 
 // podMain is process 1 of a pod's container, or another process of it. It reads from the
@@ -83,7 +80,7 @@ func readPod() (*pod, error) {
 			return nil, fmt.Errorf("ATOLL_PIDS: %w", err)
 		}
 	}
-	ofImage, ofSandbox := sortOut(os.Environ(), own)
+	ofImage, ofSandbox := splitEnvironment(os.Environ(), own)
 	p.config.Env = slices.Concat(ofImage, p.config.Env, ofSandbox)
 	os.Clearenv()
 	if os.Geteuid() != 0 {
@@ -94,9 +91,9 @@ func readPod() (*pod, error) {
 	return p, err
 }
 
-// sortOut splits a container's environment into the variables of its image and those of its
+// splitEnvironment splits a container's environment into the variables of its image and those of its
 // sandbox; it drops those of the cluster and of atoll.
-func sortOut(env, own []string) (ofImage, ofSandbox []string) {
+func splitEnvironment(env, own []string) (ofImage, ofSandbox []string) {
 	for _, e := range env {
 		name, _, _ := strings.Cut(e, "=")
 		switch {
@@ -167,33 +164,4 @@ func listenPort(address string) (net.Listener, error) {
 		}
 		time.Sleep(20 * time.Millisecond) //nolint:forbidigo // a port has no notification
 	}
-}
-
-// copyMain copies this program to a directory of a container: `copy DIRECTORY`.
-func copyMain(args []string) int {
-	if len(args) != 1 {
-		return printFailure("copy", errors.New("give a directory"))
-	}
-	if err := copySelf(filepath.Join(args[0], "atoll-guest")); err != nil {
-		return printFailure("copy", err)
-	}
-	return 0
-}
-
-func copySelf(path string) (err error) {
-	in, err := os.Open("/proc/self/exe")
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	early := path + ".new"
-	out, err := os.OpenFile(early, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	if err = errors.Join(err, out.Chmod(0o755), out.Sync(), out.Close()); err != nil {
-		return err
-	}
-	return os.Rename(early, path)
 }

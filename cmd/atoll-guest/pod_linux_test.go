@@ -35,7 +35,7 @@ func TestBusyPortIsRetried(t *testing.T) {
 }
 
 func TestEnvironmentOfPod(t *testing.T) {
-	ofImage, ofSandbox := sortOut([]string{
+	ofImage, ofSandbox := splitEnvironment([]string{
 		"PATH=/bin", "LANG=C", "HOME=/root", "HOSTNAME=h", "KUBERNETES_SERVICE_HOST=10.0.0.1", "ATOLL_KEY=k", "OWN=1", "KUBERNETES_MINE=2", "EMPTY=",
 	}, []string{"OWN", "KUBERNETES_MINE"})
 	if !slices.Equal(ofImage, []string{"PATH=/bin", "LANG=C", "EMPTY="}) || !slices.Equal(ofSandbox, []string{"OWN=1", "KUBERNETES_MINE=2"}) {

@@ -382,9 +382,13 @@ func (f *frame) open() wasi.Errno {
 		is bool
 		to wasi.Flag
 	}{
-		{f.args[5]&rightWrite != 0, wasi.FlagWrite}, {f.arg(7)&fdAppend != 0, wasi.FlagAppend}, {f.arg(4)&openCreate != 0, wasi.FlagCreate},
-		{f.arg(4)&openExclusive != 0, wasi.FlagExclusive}, {f.arg(4)&openTruncate != 0, wasi.FlagTruncate},
-		{f.arg(4)&openDirectory != 0, wasi.FlagDirectory}, {f.arg(1)&followLinks == 0, wasi.FlagNoFollow},
+		{f.args[5]&rightWrite != 0, wasi.FlagWrite},
+		{f.arg(7)&fdAppend != 0, wasi.FlagAppend},
+		{f.arg(4)&openCreate != 0, wasi.FlagCreate},
+		{f.arg(4)&openExclusive != 0, wasi.FlagExclusive},
+		{f.arg(4)&openTruncate != 0, wasi.FlagTruncate},
+		{f.arg(4)&openDirectory != 0, wasi.FlagDirectory},
+		{f.arg(1)&followLinks == 0, wasi.FlagNoFollow},
 	} {
 		if x.is {
 			flags |= x.to

@@ -11,8 +11,8 @@ import (
 	"unicode"
 )
 
-// list prints the tools that can be called.
-func list(args []string) error {
+// printTools prints the tools that can be called.
+func printTools(args []string) error {
 	if len(args) > 1 || len(args) == 1 && args[0] != "--json" {
 		return newFault(wrong, "list takes only --json\n%s", usage)
 	}
@@ -78,7 +78,7 @@ func printHelp(args []string) error {
 		return err
 	}
 	defer s.close()
-	t, err := s.find(args[0])
+	t, err := s.findTool(args[0])
 	if err != nil {
 		return err
 	}
@@ -88,8 +88,8 @@ func printHelp(args []string) error {
 	return printJSON(t.InputSchema)
 }
 
-// find returns the tool of a name.
-func (s *session) find(name string) (*offered, error) {
+// findTool returns the tool of a name.
+func (s *session) findTool(name string) (*offered, error) {
 	tools, err := s.listTools()
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func callJSON(args []string) error {
 	input := []byte("{}")
 	if len(args) == 2 {
 		var err error
-		if input, err = read(args[1]); err != nil {
+		if input, err = readInput(args[1]); err != nil {
 			return newFault(wrong, "the input: %v", err)
 		}
 	}
@@ -128,11 +128,11 @@ func callJSON(args []string) error {
 		return err
 	}
 	defer s.close()
-	return s.print(args[0], input)
+	return s.callAndPrint(args[0], input)
 }
 
-// read returns the input of a tool: the text itself, the content of a file, or standard input.
-func read(arg string) ([]byte, error) {
+// readInput returns the input of a tool: the text itself, the content of a file, or standard input.
+func readInput(arg string) ([]byte, error) {
 	switch {
 	case arg == "-":
 		return io.ReadAll(os.Stdin)
@@ -150,7 +150,7 @@ func callFields(name string, args []string) error {
 		return err
 	}
 	defer s.close()
-	t, err := s.find(name)
+	t, err := s.findTool(name)
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func callFields(name string, args []string) error {
 	if err != nil {
 		return err
 	}
-	return s.print(name, b)
+	return s.callAndPrint(name, b)
 }
 
 // parseFields converts arguments to the input of a tool.
@@ -215,12 +215,12 @@ func parseTyped(want any, word string) (json.RawMessage, error) {
 	return json.Marshal(word)
 }
 
-// print calls a tool and prints its result.
-func (s *session) print(name string, input json.RawMessage) error {
+// callAndPrint calls a tool and prints its result.
+func (s *session) callAndPrint(name string, input json.RawMessage) error {
 	r, err := s.callTool(name, input)
 	var refused *rpcError
 	if errors.As(err, &refused) {
-		if _, err := s.find(name); err != nil {
+		if _, err := s.findTool(name); err != nil {
 			return err
 		}
 		return newFault(failed, "%s", cleanLine(refused.Message))
@@ -238,7 +238,7 @@ func (s *session) print(name string, input json.RawMessage) error {
 				return err
 			}
 		case c.Data != nil:
-			path, err := save(c.MimeType, c.Data)
+			path, err := saveImage(c.MimeType, c.Data)
 			if err != nil {
 				return newFault(failed, "%v", err)
 			}
@@ -253,8 +253,8 @@ func (s *session) print(name string, input json.RawMessage) error {
 	return nil
 }
 
-// save writes an image to a new file in the working directory.
-func save(kind string, data []byte) (string, error) {
+// saveImage writes an image to a new file in the working directory.
+func saveImage(kind string, data []byte) (string, error) {
 	suffix := map[string]string{"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg"}[kind]
 	f, err := os.CreateTemp(".", "tool-*"+suffix)
 	if err != nil {

@@ -71,7 +71,7 @@ func run(args []string) error {
 	case "mcp":
 		return serveMCP(rest)
 	case "list":
-		return list(rest)
+		return printTools(rest)
 	case "call":
 		return callJSON(rest)
 	case "help", "-h", "--help":

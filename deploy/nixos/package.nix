@@ -20,7 +20,7 @@ buildGoModule {
 
   # The hash of the output of 'go mod vendor'; TestNixOSPackage in cmd/atoll prints the new
   # one when that has changed.
-  vendorHash = "sha256-U9oWGynGQdBX2Jfw5nEhd5QHibfigNdzUzvrl9QmZrI=";
+  vendorHash = "sha256-tFTwzt/JamU7ncKS3OKceLKBbyrUY4dVS5XuIEsX+/A=";
 
   env.CGO_ENABLED = 0;
   ldflags = [

@@ -43,7 +43,7 @@ func (s *Sandbox) PackFiles(ctx context.Context, snapshot string) (*atoll.Packed
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	p, err := s.packFiles(ctx, snapshot)
-	return p, s.wrapError("pack", err)
+	return p, s.wrapError("read files of", err)
 }
 
 func (s *Sandbox) packFiles(ctx context.Context, snapshot string) (_ *atoll.PackedFiles, err error) {

@@ -228,7 +228,7 @@ func (d *Driver) claimTemplate(ctx context.Context, t *target, spec atoll.Spec) 
 		return nil, fmt.Errorf("template %s: env: %w without a guest in its image", name, atoll.ErrUnsupported)
 	}
 	sb := p.asSandbox()
-	if err := p.claimFromPool(ctx, pool); err != nil {
+	if err := p.claimFromWarmPool(ctx, pool); err != nil {
 		return nil, err
 	}
 	return sb, nil
@@ -313,9 +313,9 @@ func (t *target) getTemplate(ctx context.Context, name string) (*sandboxTemplate
 	return &found, nil
 }
 
-// claimFromPool claims a pod from a warm pool and waits until it answers. When it fails, nothing is
+// claimFromWarmPool claims a pod from a warm pool and waits until it answers. When it fails, nothing is
 // left.
-func (p *pod) claimFromPool(ctx context.Context, pool string) error {
+func (p *pod) claimFromWarmPool(ctx context.Context, pool string) error {
 	p.changing.Lock()
 	defer p.changing.Unlock()
 	attempt := atoll.NewID()

@@ -80,34 +80,53 @@ func (t *target) watchOnce(ctx context.Context, at, name, version string, f func
 }
 
 // readAgentState is readState for a pod of agent-sandbox.
-func (p *pod) readAgentState(ctx context.Context) (fact, error) {
+func (p *pod) readAgentState(ctx context.Context) (podState, error) {
 	claim := &agentClaim{}
 	if err := p.t.callJSON(ctx, http.MethodGet, p.t.claimPath(podName(p.id)), nil, claim); err != nil {
-		return fact{}, err
+		return podState{}, err
 	}
 	p.setPodName(claim.Status.Sandbox.Name)
-	f := factOfClaim(claim)
+	f := podStateOfClaim(claim)
 	if p.incomplete && f.state == atoll.Running {
-		return fact{state: atoll.Failed, reason: "incomplete", message: incompleteText, since: f.since}, nil
+		return podState{state: atoll.Failed, reason: "incomplete", message: incompleteText, since: f.since}, nil
 	}
 	switch {
 	case f.state == atoll.Running:
 		found, err := p.get(ctx)
-		if err != nil {
-			return fact{}, err
+		if errors.Is(err, atoll.ErrNotFound) { // the claim is older than its Sandbox
+			return p.readSandboxState(ctx)
 		}
-		if f = factOf(found); f.state == atoll.Running {
+		if err != nil {
+			return podState{}, err
+		}
+		if f = podStateOf(found); f.state == atoll.Running {
 			p.setKnown(f.state, found.UID)
 		}
 	case f.state == atoll.Starting && claim.Status.Sandbox.Name != "":
 		found, err := p.get(ctx)
 		if err != nil && !errors.Is(err, atoll.ErrNotFound) {
-			return fact{}, err
+			return podState{}, err
 		}
 		if err == nil && p.runsUnready(found) {
-			return factOf(found), nil
+			return podStateOf(found), nil
 		}
 	case f.state == atoll.Stopped:
+		p.setKnown(f.state, "")
+	}
+	return f, nil
+}
+
+// readSandboxState reads the state from the Sandbox of the claim.
+func (p *pod) readSandboxState(ctx context.Context) (podState, error) {
+	sandbox := &agentClaim{}
+	if err := p.t.callJSON(ctx, http.MethodGet, p.t.sandboxPath(p.podName()), nil, sandbox); err != nil {
+		return podState{}, err
+	}
+	f := podStateOfClaim(sandbox)
+	switch f.state {
+	case atoll.Running: // its pod is gone, as the caller has seen
+		f.state, f.ready, f.reason, f.message = atoll.Starting, false, string(atoll.Starting), "its pod is being replaced"
+	case atoll.Stopped:
 		p.setKnown(f.state, "")
 	}
 	return f, nil
@@ -116,14 +135,14 @@ func (p *pod) readAgentState(ctx context.Context) (fact, error) {
 // runsUnready reports whether a pod runs although its claim is not ready: its node does not answer, or answers
 // again and the claim is not up to date.
 func (p *pod) runsUnready(found *corev1.Pod) bool {
-	f := factOf(found)
+	f := podStateOf(found)
 	return f.state == atoll.Running && (!f.ready || p.hasAnswered(found.UID))
 }
 
-// factOfClaim returns the state of a claim.
-func factOfClaim(claim *agentClaim) fact {
+// podStateOfClaim returns the state of a claim.
+func podStateOfClaim(claim *agentClaim) podState {
 	c := claim.findCondition("Ready")
-	f := fact{state: atoll.Starting, reason: string(atoll.Starting), message: oneLine(c.Reason + ": " + c.Message), since: claim.CreationTimestamp.Time}
+	f := podState{state: atoll.Starting, reason: string(atoll.Starting), message: oneLine(c.Reason + ": " + c.Message), since: claim.CreationTimestamp.Time}
 	if !c.LastTransitionTime.IsZero() {
 		f.since = c.LastTransitionTime.Time
 	}

@@ -175,7 +175,7 @@ func (d *Driver) List(ctx context.Context) ([]atoll.Status, error) {
 				return
 			}
 			for _, one := range found {
-				lists[i] = append(lists[i], one.pod.statusFrom(one.fact))
+				lists[i] = append(lists[i], one.pod.statusFrom(one.podState))
 			}
 		})
 	}
@@ -232,10 +232,10 @@ func (d *Driver) searchTargets() ([]search, error) {
 
 // foundSandbox is a sandbox of a list.
 type foundSandbox struct {
-	pod    *pod
-	fact   fact
-	object *metav1.ObjectMeta // of the pod or, if it is stopped, of the volume; nil: of a claim
-	volume *metav1.ObjectMeta // nil: there is none
+	pod      *pod
+	podState podState
+	object   *metav1.ObjectMeta // of the pod or, if it is stopped, of the volume; nil: of a claim
+	volume   *metav1.ObjectMeta // nil: there is none
 }
 
 // repairVolume stores in the volume what the pod says: a process that was killed while it changed both
@@ -279,22 +279,22 @@ func (d *Driver) findSandboxes(ctx context.Context, s search, selector string) (
 		}
 		return t
 	}
-	add := func(meta *metav1.ObjectMeta, f fact) {
+	add := func(meta *metav1.ObjectMeta, f podState) {
 		p, err := readPod(d, at(meta.Namespace), meta)
 		if err != nil {
 			return // not one of this fleet
 		}
 		p.uid, p.known = meta.UID, f.state
-		all[p.id] = foundSandbox{pod: p, fact: f, object: meta, volume: all[p.id].volume}
+		all[p.id] = foundSandbox{pod: p, podState: f, object: meta, volume: all[p.id].volume}
 	}
 	addClaim := func(c *agentClaim) {
 		p, err := readClaim(d, at(c.Namespace), c)
 		if err != nil {
 			return // not one of this fleet
 		}
-		f := factOfClaim(c)
+		f := podStateOfClaim(c)
 		p.known = f.state
-		all[p.id] = foundSandbox{pod: p, fact: f}
+		all[p.id] = foundSandbox{pod: p, podState: f}
 	}
 	namespace := s.t.namespace
 	if s.all {
@@ -309,7 +309,7 @@ func (d *Driver) findSandboxes(ctx context.Context, s search, selector string) (
 	}
 	for i := range volumes {
 		if v := &volumes[i]; v.DeletionTimestamp == nil {
-			add(&v.ObjectMeta, stoppedFact(v))
+			add(&v.ObjectMeta, stoppedPodState(v))
 			if one, ok := all[v.Labels[labelID]]; ok {
 				one.volume = &v.ObjectMeta
 				all[one.pod.id] = one
@@ -326,7 +326,7 @@ func (d *Driver) findSandboxes(ctx context.Context, s search, selector string) (
 	for i := range pods {
 		_, kept := all[pods[i].Labels[labelID]]
 		if pods[i].DeletionTimestamp == nil || kept { // otherwise it is being destroyed
-			add(&pods[i].ObjectMeta, factOf(&pods[i]))
+			add(&pods[i].ObjectMeta, podStateOf(&pods[i]))
 		}
 	}
 	claims, err := s.t.listClaims(ctx, namespace, selector)

@@ -4,15 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
 
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/internal/egress/policy"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/atoll-sandbox/atoll"
 )
 
 // networkPolicies returns the network policies: sandboxes have no network, and more for some modes.
@@ -68,4 +70,39 @@ func (t *target) applyPolicy(ctx context.Context, policy *networkingv1.NetworkPo
 		return nil
 	}
 	return fmt.Errorf("network policy %s of namespace %s, without which nothing is started: %w", policy.Name, t.namespace, err)
+}
+
+// internetRule returns the rule for the public internet, without the API of the cluster.
+func (t *target) internetRule() networkingv1.NetworkPolicyEgressRule {
+	block := func(cidr string, but []string) networkingv1.NetworkPolicyPeer {
+		return networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: cidr, Except: but}}
+	}
+	reserved := policy.ReservedRanges()
+	if u, err := url.Parse(t.config.Host); err == nil {
+		if a, err := netip.ParseAddr(u.Hostname()); err == nil && policy.IsPublic(a.Unmap()) {
+			reserved = append(reserved, netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()))
+		}
+	}
+	var except4, except6 []string
+	for _, p := range reserved {
+		if p.Addr().Is4() {
+			except4 = append(except4, p.String())
+		} else {
+			except6 = append(except6, p.String())
+		}
+	}
+	return networkingv1.NetworkPolicyEgressRule{To: []networkingv1.NetworkPolicyPeer{block("0.0.0.0/0", except4), block("::/0", except6)}}
+}
+
+// dnsRule returns the rule for the cluster's DNS.
+func dnsRule() networkingv1.NetworkPolicyEgressRule {
+	port := intstr.FromInt32(53)
+	var ports []networkingv1.NetworkPolicyPort
+	for _, protocol := range []corev1.Protocol{corev1.ProtocolUDP, corev1.ProtocolTCP} {
+		ports = append(ports, networkingv1.NetworkPolicyPort{Protocol: &protocol, Port: &port})
+	}
+	return networkingv1.NetworkPolicyEgressRule{Ports: ports, To: []networkingv1.NetworkPolicyPeer{{
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: metav1.NamespaceSystem}},
+		PodSelector:       &metav1.LabelSelector{MatchLabels: map[string]string{"k8s-app": "kube-dns"}},
+	}}}
 }

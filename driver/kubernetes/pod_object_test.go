@@ -117,7 +117,7 @@ func TestPodEndReasons(t *testing.T) {
 		{corev1.PodStatus{Phase: corev1.PodSucceeded, ContainerStatuses: []corev1.ContainerStatus{terminated("Completed", 0)}}, atoll.Failed, false, "ended"},
 		{corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{terminated("OOMKilled", 137)}}, atoll.Failed, false, "out_of_memory"},
 	} {
-		f := factOf(&corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}, Status: c.status})
+		f := podStateOf(&corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}, Status: c.status})
 		if f.state != c.state || f.ready != c.ready || f.reason != c.reason {
 			t.Errorf("%+v: %+v", c.status, f)
 		}

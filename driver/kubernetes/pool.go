@@ -26,7 +26,7 @@ const maxTries = 5
 const maxLabels = 64 << 10
 
 // Claim assigns a pod of atoll's warm pool to an owner, by one request, which the API refuses if the pod
-// has changed meanwhile. (Pods of kubernetes-sigs/agent-sandbox are claimed by claimFromPool.)
+// has changed meanwhile. (Pods of kubernetes-sigs/agent-sandbox are claimed by claimFromWarmPool.)
 func (p *pod) Claim(ctx context.Context, spec atoll.Spec) error {
 	p.changing.Lock()
 	defer p.changing.Unlock()
@@ -113,7 +113,7 @@ func (p *pod) patchPod(ctx context.Context, found *corev1.Pod, deed map[string]a
 	if found.Annotations[noteClaim] != "" || found.Labels[labelOwner] != "" {
 		return false, fmt.Errorf("%w: it has an owner already", atoll.ErrExists)
 	}
-	if f := factOf(found); f.state != atoll.Running || !f.ready {
+	if f := podStateOf(found); f.state != atoll.Running || !f.ready {
 		return false, fmt.Errorf("%w: its pod is %s: %s", atoll.ErrState, f.state, f.message)
 	}
 	meta := map[string]any{"uid": found.UID, "resourceVersion": found.ResourceVersion, "labels": deed["labels"], "annotations": deed["annotations"]}

@@ -13,8 +13,8 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// fact is the state of a sandbox in the cluster.
-type fact struct {
+// podState is the state of a sandbox in the cluster.
+type podState struct {
 	state   atoll.State
 	ready   bool
 	reason  string // in one word
@@ -38,13 +38,13 @@ func (p *pod) Status(ctx context.Context) (atoll.Status, error) {
 }
 
 // readState reads the state from the cluster and records it.
-func (p *pod) readState(ctx context.Context) (fact, error) {
+func (p *pod) readState(ctx context.Context) (podState, error) {
 	if p.agent != nil {
 		return p.readAgentState(ctx)
 	}
 	found, err := p.get(ctx)
 	if err == nil {
-		f := factOf(found)
+		f := podStateOf(found)
 		switch {
 		case f.state == atoll.Running:
 			p.setKnown(f.state, found.UID)
@@ -54,22 +54,22 @@ func (p *pod) readState(ctx context.Context) (fact, error) {
 		return f, nil
 	}
 	if !errors.Is(err, atoll.ErrNotFound) || !p.hasVolume() {
-		return fact{}, err
+		return podState{}, err
 	}
 	pvc, err := p.getVolume(ctx)
 	if err != nil {
-		return fact{}, err
+		return podState{}, err
 	}
 	p.setKnown(atoll.Stopped, "")
-	return stoppedFact(pvc), nil
+	return stoppedPodState(pvc), nil
 }
 
-// stoppedFact returns the state of a sandbox that has only its volume.
-func stoppedFact(pvc *corev1.PersistentVolumeClaim) fact {
-	return fact{state: atoll.Stopped, reason: string(atoll.Stopped), message: "start it first", since: pvc.CreationTimestamp.Time}
+// stoppedPodState returns the state of a sandbox that has only its volume.
+func stoppedPodState(pvc *corev1.PersistentVolumeClaim) podState {
+	return podState{state: atoll.Stopped, reason: string(atoll.Stopped), message: "start it first", since: pvc.CreationTimestamp.Time}
 }
 
-func (p *pod) statusFrom(f fact) atoll.Status {
+func (p *pod) statusFrom(f podState) atoll.Status {
 	p.mu.Lock()
 	used, name, labels := p.used, p.spec.Name, p.spec.Labels // a claim changes them
 	p.mu.Unlock()
@@ -83,9 +83,9 @@ func (p *pod) statusFrom(f fact) atoll.Status {
 	}
 }
 
-// factOf returns the state of a pod.
-func factOf(pod *corev1.Pod) fact {
-	f := fact{since: pod.CreationTimestamp.Time}
+// podStateOf returns the state of a pod.
+func podStateOf(pod *corev1.Pod) podState {
+	f := podState{since: pod.CreationTimestamp.Time}
 	if c := findPodCondition(pod, corev1.PodReady); c != nil && !c.LastTransitionTime.IsZero() {
 		f.since = c.LastTransitionTime.Time
 	}

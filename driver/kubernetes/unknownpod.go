@@ -41,7 +41,7 @@ func (t *target) retryUnknownPod(ctx context.Context, pod string, f func(ctx con
 // runsPod reports whether a pod runs according to the API.
 func (t *target) runsPod(ctx context.Context, name string) bool {
 	found, err := t.core.Pods(t.namespace).Get(withoutLogs(ctx), name, metav1.GetOptions{})
-	return err == nil && factOf(found).state == atoll.Running
+	return err == nil && podStateOf(found).state == atoll.Running
 }
 
 // refusedUpgrade returns the API's error for the status of a response that has no status object, as a

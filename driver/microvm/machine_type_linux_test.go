@@ -84,7 +84,8 @@ func TestRoot(t *testing.T) {
 // TestImageInUse checks that an image in use is not removed.
 func TestImageInUse(t *testing.T) {
 	skipIfRace(t)
-	ctx, d := t.Context(), newDriver(t)
+	requireVMs(t)
+	ctx, d := t.Context(), newDriverIn(t, makeShortDir(t))
 	sb := createTestSandbox(t, d, atoll.Spec{})
 	if err := d.RemoveImage(ctx, testImage); !errors.Is(err, atoll.ErrState) {
 		t.Errorf("RemoveImage: %v", err)

@@ -19,28 +19,28 @@ import (
 
 func TestMain(m *testing.M) {
 	os.Exit(testenv.Main(m, "qemu", func(m *testing.M) int {
-		defer templates.remove()
+		defer sharedDir.remove()
 		return helpertest.Main(m)
 	}))
 }
 
-// templates is the directory of templates that the drivers of this process share: to boot a VM takes seconds.
-var templates sharedDir
+// sharedDir is the directory of the drivers of this process: to import the image and to boot a VM takes seconds.
+var sharedDir lazyDir
 
-// sharedDir is a directory that the tests of a process share.
-type sharedDir struct {
+// lazyDir is a directory that is created when it is needed.
+type lazyDir struct {
 	once sync.Once
 	dir  string
 	err  error
 }
 
 // path creates the directory and returns its name.
-func (s *sharedDir) path() (string, error) {
-	s.once.Do(func() { s.dir, s.err = os.MkdirTemp("", "templates") })
+func (s *lazyDir) path() (string, error) {
+	s.once.Do(func() { s.dir, s.err = os.MkdirTemp("", "mv") })
 	return s.dir, s.err
 }
 
-func (s *sharedDir) remove() {
+func (s *lazyDir) remove() {
 	if s.dir != "" {
 		_ = os.RemoveAll(s.dir) // that of a process that ends
 	}
@@ -49,15 +49,12 @@ func (s *sharedDir) remove() {
 // testImage is the image of the tests' sandboxes.
 const testImage = "test/busybox:1"
 
-// newDriver returns a driver of small VMs that has the test image. It shares its templates with those of other tests.
+// newDriver returns a driver of small VMs that has the test image, in the directory that tests share. newDriverIn is for
+// those that look at the directory, or that damage what is in it.
 func newDriver(t testing.TB) *microvm.Driver {
 	t.Helper()
 	requireVMs(t)
-	dir := makeShortDir(t)
-	shared, err := templates.path()
-	if err == nil {
-		err = os.Symlink(shared, filepath.Join(dir, "templates"))
-	}
+	dir, err := sharedDir.path()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ type copier struct {
 }
 
 // copyTree copies the directory from to the new directory to. Owners are those of from plus shift.
-// Of the directory bareDir, if it is not empty, it copies no content.
+// Of the directory bare, if it is not empty, it copies no content.
 func copyTree(ctx context.Context, from, to string, shift int, bare string) (files int, bytes int64, err error) {
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return 0, 0, err

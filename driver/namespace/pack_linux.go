@@ -44,7 +44,7 @@ const upperDir = "upper"
 // next PackFiles, or the end of the sandbox, removes.
 func (s *Sandbox) PackFiles(ctx context.Context, snapshot string) (*atoll.PackedFiles, error) {
 	var p *atoll.PackedFiles
-	err := s.withLock(ctx, "pack", func(r *record) (err error) {
+	err := s.withLock(ctx, "read files of", func(r *record) (err error) {
 		var k statedir.Snapshot
 		done := func() error { return nil }
 		if snapshot != "" {
@@ -473,7 +473,7 @@ func (d *Driver) createPacked(ctx context.Context, spec atoll.Spec, files *atoll
 	})
 }
 
-// syncFiles writes all of the file system of a directory to its disk: whoever has sent the files may remove theirs.
+// syncFiles writes the file system of a directory to its disk, since the sender of the files may remove its copy.
 func syncFiles(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -30,7 +30,7 @@ const whiteout = ".wh."
 // its variables, is not packed.
 func (s *Sandbox) PackFiles(ctx context.Context, snapshot string) (*atoll.PackedFiles, error) {
 	p, err := s.packFiles(ctx, snapshot)
-	return p, s.wrapError("pack", err)
+	return p, s.wrapError("read files of", err)
 }
 
 func (s *Sandbox) packFiles(ctx context.Context, snapshot string) (*atoll.PackedFiles, error) {
@@ -70,7 +70,7 @@ func (p *packSource) Close() error {
 // PackFiles packs what differs from the files of a new sandbox.
 func (s *sealedSandbox) PackFiles(ctx context.Context, snapshot string) (*atoll.PackedFiles, error) {
 	if snapshot != "" {
-		return nil, s.wrapError("pack", fmt.Errorf("%w: the files of a sealed sandbox can be packed only as they are now: fork the snapshot and pack the fork", atoll.ErrUnsupported))
+		return nil, s.wrapError("read files of", fmt.Errorf("%w: the files of a sealed sandbox can be packed only as they are now: fork the snapshot and read those of the fork", atoll.ErrUnsupported))
 	}
 	rc, err := s.Export(ctx, "/")
 	if err != nil {

@@ -377,3 +377,22 @@ func TestPausedSandboxSurvivesADeadline(t *testing.T) {
 		t.Errorf("afterwards: %q", got)
 	}
 }
+
+// TestSealedLockOfCancelledCalls checks that a call that ends while it locks the storage of its sandbox does
+// not leave it locked.
+func TestSealedLockOfCancelledCalls(t *testing.T) {
+	s := mustCreate(t, newSealing(t, t.TempDir()), atoll.Spec{})
+	mustPrint(t, s, "true")
+	for i := range 200 {
+		ctx, cancel := context.WithCancel(t.Context())
+		timer := time.AfterFunc(time.Duration(i)*10*time.Microsecond, cancel)
+		err := atoll.Watch(ctx, s, "/tmp", func(atoll.FileEvent) error { return nil })
+		timer.Stop()
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if got := mustPrint(t, s, "echo works"); got != "works\n" {
+			t.Fatalf("it prints %q", got)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package virtual_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"regexp"
 	"strings"
@@ -227,7 +228,7 @@ func TestInteractiveShellRemembers(t *testing.T) {
 	d.typeKeys("cd /w/al\t\rpwd\r")
 	d.waitForText("/w/alpha\n")
 	d.typeKeys("cd ../b\t\rpwd\r")
-	d.waitForText("/w/be ta\n")
+	d.waitForText("/w/be ta\nroot@atoll:/w/be ta# ") // before it, the end of input would be that of pwd
 	d.typeKeys("\x04")
 	if code := d.waitForExit(); code != 0 {
 		t.Errorf("exit status %d", code)
@@ -263,6 +264,21 @@ func TestInteractiveShellResized(t *testing.T) {
 	d.typeKeys("sleep 0.2 & wait $!; echo $?\r")
 	sizes <- atoll.Size{Rows: 14, Cols: 44}
 	d.waitForText("\n0\n" + prompt)
+}
+
+// TestResizeWhileSttyReads changes the size while commands read it: stty, which only prints, must not bring back an older one.
+func TestResizeWhileSttyReads(t *testing.T) {
+	sizes := make(chan atoll.Size)
+	cmd := bashCommand()
+	cmd.TTY = &atoll.TTY{Resize: sizes}
+	d, _ := openTerminalClient(t, cmd)
+	d.waitForText(prompt)
+	const last = 200
+	d.typeKeys(fmt.Sprintf("n=1; while [ $n -le %d ]; do until [ \"$(stty size)\" = \"$n 99\" ]; do :; done; echo at $n.; n=$((n+1)); done\r", last))
+	for n := 1; n <= last; n++ {
+		sizes <- atoll.Size{Rows: uint16(n), Cols: 99}
+		d.waitForText(fmt.Sprintf("at %d.\n", n))
+	}
 }
 
 // TestInteractiveShellPlain checks that a dumb terminal uses the terminal's own line editing.

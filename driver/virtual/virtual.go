@@ -237,8 +237,7 @@ func (d *Driver) chooseID(spec atoll.Spec) (string, error) {
 		return atoll.NewID(), nil
 	}
 	d.mu.Lock()
-	_, taken := d.sandboxes[spec.ID]
-	taken = taken || d.sealed[spec.ID] != nil
+	taken := d.findSandbox(spec.ID) != nil
 	d.mu.Unlock()
 	if !taken && d.Dir != "" {
 		_, err := os.Stat(filepath.Join(d.Dir, spec.ID))
@@ -310,7 +309,7 @@ func (d *Driver) register(s *Sandbox) error {
 		d.sandboxes = make(map[string]*Sandbox)
 	}
 	d.sandboxes[s.id] = s
-	s.measureFiles(used)
+	s.raiseFilesLimit(used)
 	d.updateHeapLimit()
 	return nil
 }
@@ -325,10 +324,7 @@ func (d *Driver) Open(ctx context.Context, id string) (atoll.Sandbox, error) {
 func (d *Driver) OpenOwned(_ context.Context, id string, owner atoll.Owner) (atoll.Sandbox, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if s := d.sandboxes[id]; s != nil && (s.dir == nil || s.dir.exists()) {
-		return s, nil
-	}
-	if s := d.sealed[id]; s != nil && (s.dir == nil || s.dir.exists()) {
+	if s := d.findSandbox(id); s != nil {
 		return s, nil
 	}
 	if d.Dir == "" || atoll.CheckID(id) != nil {
@@ -347,9 +343,21 @@ func (d *Driver) OpenOwned(_ context.Context, id string, owner atoll.Owner) (ato
 		d.sandboxes = make(map[string]*Sandbox)
 	}
 	d.sandboxes[id] = s
-	s.measureFiles(0) // nothing is loaded yet
+	s.raiseFilesLimit(0) // nothing is loaded yet
 	d.updateHeapLimit()
 	return s, nil
+}
+
+// findSandbox returns a sandbox that this process knows, or nil: also for one that another process has removed. The caller
+// holds the lock.
+func (d *Driver) findSandbox(id string) atoll.Sandbox {
+	if s := d.sandboxes[id]; s != nil && (s.dir == nil || s.dir.exists()) {
+		return s
+	}
+	if s := d.sealed[id]; s != nil && (s.dir == nil || s.dir.exists()) {
+		return s
+	}
+	return nil
 }
 
 // List returns the sandboxes of this driver and those stored in Dir.

@@ -151,7 +151,7 @@ func (s *Server) closeTurns(ctx context.Context) error {
 	}
 	a, err := s.agents()
 	if err != nil {
-		return nil //nolint:nilerror // there is nothing to close
+		return nil // there is nothing to close
 	}
 	return errors.Join(a.Turns.Close(ctx), a.Pipeline.Close(ctx))
 }

@@ -5,17 +5,15 @@ import (
 	"errors"
 	"math"
 	"net/http"
-	"net/url"
 	"reflect"
 	"strconv"
 	"time"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
 	"github.com/atoll-sandbox/atoll/internal/wire"
+	"github.com/danielgtaylor/huma/v2"
 )
 
 // maxEvents is the size of a list of events; the rest follows after the last id.
@@ -65,15 +63,6 @@ func (s *Server) registerEvents(api huma.API) {
 	})
 }
 
-func queryParam(name, kind, doc string) *huma.Param {
-	return &huma.Param{Name: name, In: "query", Description: doc, Schema: &huma.Schema{Type: kind}}
-}
-
-func repeatedParam(name, doc string) *huma.Param {
-	explode := true
-	return &huma.Param{Name: name, In: "query", Description: doc, Explode: &explode, Schema: &huma.Schema{Type: "array", Items: &huma.Schema{Type: "string"}}}
-}
-
 // eventRequest is a request for events.
 type eventRequest struct {
 	filter event.Filter
@@ -119,91 +108,4 @@ func listEvents(w http.ResponseWriter, r *http.Request, a *fleet.Account, filter
 		return err
 	}
 	return writeJSON(w, http.StatusOK, l)
-}
-
-// writeJSON answers with v.
-func writeJSON(w http.ResponseWriter, status int, v any) error {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	return encodeJSON(w, v)
-}
-
-// queryReader reads the parameters of a URL and collects the mistakes in them.
-type queryReader struct {
-	values url.Values
-	known  map[string]bool
-	errs   []wire.Detail
-}
-
-func newQuery(values url.Values) *queryReader {
-	return &queryReader{values: values, known: make(map[string]bool)}
-}
-
-func (q *queryReader) addError(where, message string, value any) {
-	q.errs = append(q.errs, wire.Detail{Message: message, Location: where, Value: value})
-}
-
-func (q *queryReader) isSet(name string) bool {
-	q.known[name] = true
-	return q.values.Has(name)
-}
-
-func (q *queryReader) readText(name string) string {
-	q.known[name] = true
-	return q.values.Get(name)
-}
-
-func (q *queryReader) readAll(name string) []string {
-	q.known[name] = true
-	return q.values[name]
-}
-
-func (q *queryReader) readBool(name string) bool {
-	v := q.readText(name)
-	if v == "" {
-		return false
-	}
-	b, err := strconv.ParseBool(v)
-	if err != nil {
-		q.addError("query."+name, "must be true or false", v)
-	}
-	return b
-}
-
-func (q *queryReader) readUint(name string, most int64) int64 {
-	v := q.readText(name)
-	if v == "" {
-		return 0
-	}
-	n, err := strconv.ParseInt(v, 10, 64)
-	if err != nil || n < 0 || n > most {
-		q.addError("query."+name, "must be a whole number from 0 to "+strconv.FormatInt(most, 10), v)
-	}
-	return n
-}
-
-func (q *queryReader) readTime(name string) time.Time {
-	v := q.readText(name)
-	if v == "" {
-		return time.Time{}
-	}
-	t, err := time.Parse(time.RFC3339Nano, v)
-	if err != nil {
-		q.addError("query."+name, "must be a time like 2006-01-02T15:04:05Z", v)
-	}
-	return t
-}
-
-// checkErrors returns the collected mistakes, including unknown parameters.
-func (q *queryReader) checkErrors() error {
-	for name := range q.values {
-		if !q.known[name] {
-			q.addError("query."+name, "unknown query parameter", nil)
-		}
-	}
-	if len(q.errs) == 0 {
-		return nil
-	}
-	p := &wire.Problem{Errors: q.errs}
-	return &requestError{status: http.StatusUnprocessableEntity, kind: "invalid", detail: summaryLine(p), errs: q.errs}
 }

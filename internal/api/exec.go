@@ -3,18 +3,15 @@ package api
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"reflect"
-	"strconv"
-
-	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/wire"
+	"github.com/danielgtaylor/huma/v2"
 )
 
 // registerCommands registers commands in sandboxes.
@@ -51,16 +48,6 @@ func (s *Server) registerCommands(api huma.API) {
 
 // windowParam is the parameter for the number of unacknowledged output bytes.
 var windowParam = queryParam("window", "integer", "Maximum number of output bytes that the client has not acknowledged ({\"ack\": BYTES}); unlimited by default.")
-
-// pathParams describes parameters of the path.
-func pathParams(names ...string) []*huma.Param {
-	docs := map[string]string{"id": "The sandbox's id, or its name.", "process": "The process's id.", "name": "The workspace's name."}
-	var list []*huma.Param
-	for _, n := range names {
-		list = append(list, &huma.Param{Name: n, In: "path", Required: true, Description: docs[n], Schema: &huma.Schema{Type: "string"}})
-	}
-	return list
-}
 
 // runExec runs a command and answers with its output.
 func (s *Server) runExec(w http.ResponseWriter, r *http.Request, a *fleet.Account, schema *huma.Schema) error {
@@ -127,50 +114,6 @@ func leaveIfKept(ctx context.Context, c *wire.Command, cmd *atoll.Cmd, sb *fleet
 		cancel(atoll.ErrLeft)
 	})
 	return lasting, cancel
-}
-
-// sendJSON answers with v and its length.
-func sendJSON(w http.ResponseWriter, v any) error {
-	b := bufferPool.Get().(*bytes.Buffer)
-	defer putBuffer(b)
-	if err := encodeJSON(b, v); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
-	_, _ = w.Write(b.Bytes()) // write errors mean that the client is gone
-	return nil
-}
-
-// readBody reads a required JSON body.
-func (s *Server) readBody(r *http.Request, schema *huma.Schema, v any) error {
-	if err := s.readSchema(r, schema, s.limits.Body); err != nil {
-		return err
-	}
-	b := bufferPool.Get().(*bytes.Buffer)
-	defer putBuffer(b)
-	if _, err := b.ReadFrom(r.Body); err != nil {
-		return bodyError(err)
-	}
-	if b.Len() == 0 {
-		return newRequestError(http.StatusBadRequest, "body: is empty; it must be JSON")
-	}
-	return decodeStrict(b.Bytes(), v)
-}
-
-// decodeStrict decodes JSON without unknown members.
-func decodeStrict(data []byte, v any) error {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	err := dec.Decode(v)
-	var wrong *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &wrong):
-		return invalidField(wrong.Field, "%s has the wrong type", shorten(wrong.Value))
-	case err != nil:
-		return newRequestError(http.StatusUnprocessableEntity, "body: %s", shorten(err.Error()))
-	}
-	return nil
 }
 
 // commandOf returns the command of a request, with its standard input.

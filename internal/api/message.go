@@ -56,15 +56,12 @@ func (s *Server) registerMessages(api huma.API) {
 	registerJSON(s, api, huma.Operation{
 		OperationID: "answer-tool-call", Method: http.MethodPost, Path: "/v1/turns/{id}/tool-answers", Tags: noun, Summary: "Send the result of a tool of the client",
 		Description: "For each event of type tool.wanted of a turn with client_tools.", Errors: []int{404, 409}, MaxBodyBytes: turnBody,
-	}, func(_ context.Context, a *fleet.Account, in *answerTool) (*noBody, error) {
+	}, func(ctx context.Context, a *fleet.Account, in *answerTool) (*noBody, error) {
 		d, err := s.turnRegistryFor(a, "answer tool call", in.ID, atoll.ScopeRun)
 		if err != nil {
 			return nil, err
 		}
-		if t := d.AnswerToolCall(a.Caller().Owner, in.ID, in.Body.Call, turn.ToolAnswer{Text: in.Body.Text, Failed: in.Body.Failed}); t == nil {
-			return nil, &atoll.Error{Op: "answer tool call", ID: shorten(in.Body.Call), Err: fmt.Errorf("%w: no turn waits for it", atoll.ErrNotFound)}
-		}
-		return emptyReply(nil)
+		return emptyReply(d.AnswerTurn(ctx, a.Caller().Owner, in.ID, in.Body.Call, turn.ToolAnswer{Text: in.Body.Text, Failed: in.Body.Failed}))
 	})
 	registerJSON(s, api, huma.Operation{
 		OperationID: "retry-turn", Method: http.MethodPost, Path: "/v1/turns/{id}/retry", Tags: noun, Summary: "Repeat a turn that has failed",

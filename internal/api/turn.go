@@ -72,21 +72,21 @@ func (s *Server) registerTurns(api huma.API) {
 	registerJSON(s, api, huma.Operation{
 		OperationID: "decide", Method: http.MethodPost, Path: "/v1/turns/{id}/decisions", Tags: noun, Summary: "Answer a request for permission",
 		Description: "A request that is not answered before its deadline is denied.", Errors: []int{404, 409},
-	}, func(_ context.Context, a *fleet.Account, in *answerPermission) (*noBody, error) {
+	}, func(ctx context.Context, a *fleet.Account, in *answerPermission) (*noBody, error) {
 		d, err := s.turnRegistryFor(a, "decide", in.ID, atoll.ScopeRun)
 		if err != nil {
 			return nil, err
 		}
-		return emptyReply(d.Decide(a.Caller().Owner, in.ID, in.Body.Permission, callerName(a), in.Body.Decision))
+		return emptyReply(d.Decide(ctx, a.Caller().Owner, in.ID, in.Body.Permission, callerName(a), in.Body.Decision))
 	})
 	registerJSON(s, api, huma.Operation{
 		OperationID: "interrupt-turn", Method: http.MethodPost, Path: "/v1/turns/{id}/interrupt", Tags: noun, Summary: "Interrupt the agent", Errors: []int{404, 409},
-	}, func(_ context.Context, a *fleet.Account, in *TurnKey) (*noBody, error) {
+	}, func(ctx context.Context, a *fleet.Account, in *TurnKey) (*noBody, error) {
 		d, err := s.turnRegistryFor(a, "interrupt", in.ID, atoll.ScopeRun)
 		if err != nil {
 			return nil, err
 		}
-		return emptyReply(d.Interrupt(a.Caller().Owner, in.ID))
+		return emptyReply(d.Interrupt(ctx, a.Caller().Owner, in.ID))
 	})
 	registerJSON(s, api, huma.Operation{
 		OperationID: "cancel-turn", Method: http.MethodDelete, Path: "/v1/turns/{id}", Tags: noun, Summary: "Cancel a turn, or remove one that has ended", Errors: []int{404, 409},

@@ -29,7 +29,7 @@ const (
 	whiteoutOpaque = ".wh..wh..opq"
 )
 
-// fileState is what Compare knows of a file. The zero fileState is a file that does not exist.
+// fileState describes a file to Compare. The zero fileState is a file that does not exist.
 type fileState struct {
 	kind     byte // tar's Typeflag; 0: it does not exist
 	removed  bool // it is a whiteout: a file of the image that does not exist
@@ -178,7 +178,7 @@ func digestOf(text string) [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// differences lists what differs, when both streams were read.
+// differences lists the files that differ, when both streams were read.
 func (c *comparison) differences() atoll.SnapshotDifference {
 	parents := make(map[string]bool) // directories in which another file differs
 	list := make([]atoll.FileDifference, 0, len(c.changed))

@@ -3,10 +3,8 @@ package cli
 import (
 	"slices"
 
-	"github.com/spf13/cobra"
-
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
-	"github.com/atoll-sandbox/atoll/internal/cli/exitcode"
+	"github.com/spf13/cobra"
 )
 
 // formatted are the names of commands that list or inspect, which have --format.
@@ -35,14 +33,5 @@ func addCommon(a *app.App, cmd *cobra.Command) {
 	}
 	for _, sub := range cmd.Commands() {
 		addCommon(a, sub)
-	}
-}
-
-// exitCodesTopic returns the help topic 'atoll help exit-codes'.
-func exitCodesTopic() *cobra.Command {
-	return &cobra.Command{
-		Use:   "exit-codes",
-		Short: "Exit statuses of atoll",
-		Long:  exitcode.Help,
 	}
 }

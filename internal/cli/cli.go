@@ -32,7 +32,7 @@ func Run(ctx context.Context, args []string, io tty.Streams, w app.Wiring) int {
 	a := &app.App{Streams: io, Wiring: w}
 	root := newRootCommand(a, neededCommand(args))
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	err := explainFlagGroup(root.ExecuteContext(ctx))
 	if exitcode.IsNotice(err) && ctx.Err() == nil {
 		a.Progress("atoll: %v", err)
 		err = nil
@@ -53,6 +53,20 @@ func Run(ctx context.Context, args []string, io tty.Streams, w app.Wiring) int {
 		return exitcode.Interrupted
 	}
 	return exitcode.Of(err)
+}
+
+// explainFlagGroup words the error of cobra for flags that exclude each other.
+func explainFlagGroup(err error) error {
+	if err == nil {
+		return nil
+	}
+	const begin, set = "if any flags in the group [", "none of the others can be; ["
+	text := err.Error()
+	_, list, ok := strings.Cut(text, set)
+	if list, _, ended := strings.Cut(list, "]"); ok && ended && strings.HasPrefix(text, begin) {
+		return fmt.Errorf("%w: --%s exclude each other: give one of them", atoll.ErrInvalid, strings.Join(strings.Fields(list), " and --"))
+	}
+	return err
 }
 
 // flagError adds to the error of a flag a hint: a flag of a similar name, or the command's

@@ -2,14 +2,12 @@ package egress
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"sync/atomic"
 
-	"golang.org/x/time/rate"
-
 	"github.com/atoll-sandbox/atoll"
+	"golang.org/x/time/rate"
 )
 
 // meter limits the traffic of a sandbox: total bytes, and bytes per second.
@@ -93,25 +91,3 @@ func (c *meteredConn) Write(b []byte) (int, error) {
 
 // CloseWrite closes the sending half of the connection.
 func (c *meteredConn) CloseWrite() error { return closeWrite(c.Conn) }
-
-// errNoCloseWrite reports a connection whose halves can't be closed separately.
-var errNoCloseWrite = errors.New("half of this connection can't be closed")
-
-func closeWrite(c net.Conn) error {
-	h, ok := c.(interface{ CloseWrite() error })
-	if !ok {
-		return errNoCloseWrite
-	}
-	return h.CloseWrite()
-}
-
-// abortConn resets a connection, so that the other end sees an error instead of a normal end.
-func abortConn(c net.Conn) {
-	switch c := c.(type) {
-	case interface{ Reset() error }:
-		_ = c.Reset() // fails if it is closed already
-	case *net.TCPConn:
-		_ = c.SetLinger(0) // likewise
-	}
-	_ = c.Close() // likewise
-}

@@ -194,6 +194,9 @@ func checkKilledArchive(t *testing.T, home, id string, want atoll.State) {
 // waitForDead reconciles until no process holds a sandbox: with PostgreSQL the lease of a killed server must expire.
 func waitForDead(t *testing.T, f *Fleet, id string) {
 	t.Helper()
-	err := f.changeExclusive(t.Context(), id, func(*sql.Tx, *row) error { return nil })
+	release, err := f.ensureHandle(readRow(t, f, id)).acquireTurn(t.Context())
+	must(t, err)
+	defer release()
+	err = f.changeExclusive(t.Context(), id, func(*sql.Tx, *row) error { return nil })
 	must(t, ignoreError(err, atoll.ErrNotFound))
 }

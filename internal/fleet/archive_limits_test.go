@@ -26,13 +26,13 @@ func archivedBox(t testing.TB, a *Account, cfg atoll.Config, word string) *Sandb
 // TestArchiveExpiry: a sandbox that has been stopped for its time is archived, by default after the server's; the time
 // until it is removed goes on.
 func TestArchiveExpiry(t *testing.T) {
-	clock := time.Now()
+	clock := newFakeClock()
 	o := storeIn(t.TempDir())
 	o.After = 3 * time.Hour
-	f := openFleet(t, Options{Archive: o, Now: func() time.Time { return clock }})
+	f := openFleet(t, Options{Archive: o, Now: clock.now})
 	a := f.Account(LocalCaller())
 	reap := func(after time.Duration) {
-		clock = clock.Add(after)
+		clock.advance(after)
 		r := &reaper{f: f, slots: make(chan struct{}, 1), archiving: make(chan struct{}, 1), busy: make(map[string]struct{})}
 		must(t, r.reapDue(t.Context()))
 		r.wg.Wait()

@@ -48,7 +48,7 @@ const (
 // archiveSecret is the column of keys of objects, for [keyring.Place].
 const archiveSecret = "archives.secret"
 
-// place returns what the sealed object is bound to.
+// place returns the name to which the sealed object is bound.
 func (o *archivedObject) place() string { return o.key + "\x00" + o.sandbox }
 
 // insertObject records an object that is about to be written for a sandbox.

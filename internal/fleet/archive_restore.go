@@ -18,9 +18,9 @@ import (
 // errIsArchived makes a start bring the sandbox back.
 var errIsArchived = fmt.Errorf("%w: it is archived; start it first", atoll.ErrState)
 
-// restoreHeld brings an archived sandbox back: it runs when restoreHeld returns. If that fails, it stays archived. The
+// unarchiveHeld brings an archived sandbox back: it runs when unarchiveHeld returns. If that fails, it stays archived. The
 // caller holds the turn.
-func (f *Fleet) restoreHeld(ctx context.Context, b *handle) error {
+func (f *Fleet) unarchiveHeld(ctx context.Context, b *handle) error {
 	if f.opts.Archive.Store == nil {
 		return errNoArchiveStorage
 	}
@@ -74,7 +74,7 @@ func (f *Fleet) beginRestore(ctx context.Context, b *handle) (r row, mounts []at
 		if o, err = f.keptObject(ctx, tx, now.id); err != nil {
 			return err
 		}
-		if err := f.checkReturn(ctx, tx, now, &o); err != nil {
+		if err := f.checkUnarchiveQuota(ctx, tx, now, &o); err != nil {
 			return err
 		}
 		if err := f.reserveCopies(ctx, tx, now); err != nil {
@@ -93,8 +93,8 @@ func (f *Fleet) beginRestore(ctx context.Context, b *handle) (r row, mounts []at
 	return r, mounts, o, err
 }
 
-// checkReturn refuses to bring a sandbox back beyond the owner's quota.
-func (f *Fleet) checkReturn(ctx context.Context, tx *sql.Tx, r *row, o *archivedObject) error {
+// checkUnarchiveQuota refuses to bring a sandbox back beyond the owner's quota.
+func (f *Fleet) checkUnarchiveQuota(ctx context.Context, tx *sql.Tx, r *row, o *archivedObject) error {
 	if err := f.checkRestart(ctx, tx, r); err != nil {
 		return err
 	}
@@ -201,8 +201,8 @@ func (f *Fleet) commitRestore(ctx context.Context, b *handle) error {
 	return err
 }
 
-// bringBack brings an archived sandbox back for a call that uses it, if its caller may start it.
-func (s *Sandbox) bringBack(ctx context.Context, d callRules) error {
+// unarchiveForCall brings an archived sandbox back for a call that uses it, if its caller may start it.
+func (s *Sandbox) unarchiveForCall(ctx context.Context, d callRules) error {
 	r := s.b.cachedRow()
 	if r.state != atoll.Archived || d.passive {
 		return nil

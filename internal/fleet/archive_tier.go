@@ -17,14 +17,14 @@ import (
 
 // An archived sandbox is a stopped one whose files are only in the archive storage. The registry decides where they
 // are, in one transaction each way: until the state is "archived", the driver has them, and the object is garbage;
-// from then on the object has them, and what the driver still has is a leftover. Each step can be repeated by another
+// from then on the object has them, and the driver's files are a leftover. Each step can be repeated by another
 // process:
 //
-//	state     goal     what is there                     the next process
-//	stopped   archive  the driver's files; half an object  marks the object as garbage
-//	archived  archive  the object; a leftover of the driver removes the leftover
+//	state     goal     files                                 the next process
+//	stopped   archive  the driver's; half an object          marks the object as garbage
+//	archived  archive  the object; a leftover of the driver  removes the leftover
 //	archived           the object
-//	starting  restore  the object; half a new sandbox      removes that, the state is archived again
+//	starting  restore  the object; half a new sandbox        removes the half, and the state is archived again
 
 // The goals of archiving and of bringing an archived sandbox back.
 const (
@@ -218,7 +218,7 @@ func (f *Fleet) storeArchive(ctx context.Context, b *handle, o *archivedObject) 
 		return errors.Join(fmt.Errorf("%w: driver %s packs only the working directory", atoll.ErrUnsupported, r.driver), files.Close())
 	}
 	m := &atoll.SandboxArchive{Version: atoll.SandboxArchiveVersion, Created: o.created, Sandbox: r.id, Config: atoll.Config{Driver: r.driver}, Files: *files}
-	checked := archive.Filter(files, archive.Limits{}, nil) // what could not be brought back must not be archived
+	checked := archive.Filter(files, archive.Limits{}, nil) // with the limits of a return
 	m.Files.ReadCloser = checked
 	pr, pw := io.Pipe()
 	packed := make(chan error, 1)
@@ -283,7 +283,7 @@ func (f *Fleet) reconcileArchive(ctx context.Context, b *handle, r row, failure 
 	if r.holder != f.member.ID() { // so that no other process brings it back meanwhile
 		claimed, err := f.changeRow(ctx, r.id, func(tx *sql.Tx, now *row) error {
 			if now.revision != r.revision {
-				return errLostTurn
+				return errChanged // another process may be bringing it back, or have finished
 			}
 			now.holder = f.member.ID()
 			if now.goal == "" {
@@ -346,4 +346,13 @@ func (f *Fleet) destroyLeftover(ctx context.Context, b *handle) error {
 		return err
 	}
 	return b.destroyInner(ctx)
+}
+
+// CheckArchiveStorage stores a small object in the archive storage, reads it and removes it. Without a storage it does nothing.
+func (f *Fleet) CheckArchiveStorage(ctx context.Context) error {
+	s := f.opts.Archive.Store
+	if s == nil {
+		return nil
+	}
+	return objectstore.Check(ctx, s)
 }

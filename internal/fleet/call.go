@@ -9,16 +9,6 @@ import (
 	"github.com/atoll-sandbox/atoll"
 )
 
-// Sandbox is a sandbox of the fleet as one caller may use it. It enforces states, quotas and
-// scopes, and records commands and the audit. Its methods may be called concurrently.
-type Sandbox struct {
-	a *Account
-	f *Fleet
-	b *handle
-
-	madeForTurn bool // this value belongs to the turn that the sandbox was made for
-}
-
 var (
 	_ atoll.Sandbox           = (*Sandbox)(nil)
 	_ atoll.DirFS             = (*Sandbox)(nil)
@@ -189,7 +179,7 @@ func (s *Sandbox) beginWithRules(ctx context.Context, d callRules) (context.Cont
 			f.commandCounts.release(o)
 		}
 	}
-	err := s.bringBack(ctx, d)
+	err := s.unarchiveForCall(ctx, d)
 	if err == nil {
 		err = b.checkState(d)
 	}

@@ -333,7 +333,7 @@ func (f *Fleet) checkOptions() error {
 	}
 	if f.opts.Archive.Store == nil {
 		o := f.opts.Archive.Storage
-		o.Resolve = f.resolveSetting
+		o.Resolve = f.references.ResolveSetting
 		s, err := objectstore.Open(o)
 		if err != nil {
 			return fmt.Errorf("archive storage: %w", err)

@@ -29,8 +29,8 @@ func openFullDisk(t *testing.T, n int) (*Fleet, *smalldisk.Disk, []*Sandbox) {
 	return f, d, list
 }
 
-// fillDisk fills a disk but for the fleet's reserve. The filling could take what a write in the background has of the
-// reserve just then: it begins again.
+// fillDisk fills a disk but for the fleet's reserve. It begins again if a write in the background was using a part of the
+// reserve, which the filling has taken.
 func fillDisk(t *testing.T, f *Fleet, d *smalldisk.Disk) {
 	t.Helper()
 	const reserve = (96 << 20) / 64

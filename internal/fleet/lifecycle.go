@@ -81,7 +81,7 @@ func (f *Fleet) changeState(ctx context.Context, b *handle, v stateChange, act f
 	}
 	done, err := f.beginChange(ctx, b, v)
 	if errors.Is(err, errIsArchived) && v.name == startChange.name && !v.fresh {
-		return f.restoreHeld(ctx, b)
+		return f.unarchiveHeld(ctx, b)
 	}
 	if done || err != nil {
 		return err
@@ -261,10 +261,13 @@ func (f *Fleet) changeExclusive(ctx context.Context, id string, fn func(tx *sql.
 			return err
 		}
 		if !alive || holder == f.member.ID() { // this process holds a row only while it has the turn
-			if _, err := f.reconcileHeld(ctx, id, errDied); err != nil {
+			_, err := f.reconcileHeld(ctx, id, errDied)
+			if err == nil {
+				continue
+			}
+			if !errors.Is(err, errHeld) { // another process was first
 				return err
 			}
-			continue
 		}
 		select {
 		case <-time.After(wait):

@@ -2,7 +2,9 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/atoll-sandbox/atoll"
@@ -51,4 +53,38 @@ func TestReconcileDuringChange(t *testing.T) {
 		}
 	})
 	must(t, there.Stop(t.Context()))
+}
+
+// TestTwoStartsAfterDeath: two processes start an archived sandbox at once whose return another process has begun before it died.
+// Both succeed: whoever is second waits for the first.
+func TestTwoStartsAfterDeath(t *testing.T) {
+	home := t.TempDir()
+	fleets := make([]*Fleet, 2)
+	for i := range fleets {
+		fleets[i] = openFleet(t, archiveKillOptions(home))
+	}
+	sb := mustCreate(t, fleets[0].Account(LocalCaller()), persistent("box"))
+	shellOutput(t, sb, "echo kept >/a")
+	dead := deadInstance(t, fleets[0])
+	for range 5 {
+		must(t, sb.Stop(t.Context()))
+		must(t, sb.Archive(t.Context()))
+		forceRow(t, fleets[0], sb.ID(), func(r *row) { r.state, r.goal, r.holder = atoll.Starting, goalRestore, dead })
+		errs := make([]error, len(fleets))
+		var wg sync.WaitGroup
+		for i, f := range fleets {
+			wg.Go(func() {
+				there, err := f.Account(LocalCaller()).Open(t.Context(), sb.ID())
+				if err == nil {
+					err = there.Start(t.Context())
+				}
+				errs[i] = err
+			})
+		}
+		wg.Wait()
+		must(t, errors.Join(errs...))
+		if got := shellOutput(t, sb, "cat /a"); got != "kept\n" {
+			t.Fatalf("it has %q", got)
+		}
+	}
 }

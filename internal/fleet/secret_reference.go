@@ -141,11 +141,3 @@ func (b *handle) addEnv(ctx context.Context, f *Fleet, cmd atoll.Cmd) (atoll.Cmd
 	}
 	return cmd, nil
 }
-
-// resolveSetting returns the value of a setting of this server that may be a reference to a secret elsewhere.
-func (f *Fleet) resolveSetting(ctx context.Context, value string) (string, error) {
-	if !secretref.IsReference(value) {
-		return value, nil
-	}
-	return f.references.Resolve(ctx, value)
-}

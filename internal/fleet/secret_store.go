@@ -130,9 +130,12 @@ func (f *Fleet) reencryptSecrets(ctx context.Context) error {
 				return err
 			}
 			for _, c := range []struct{ column, table, id, value string }{
-				{webhookSecret, "webhooks", "id", "secret"}, {accessKeySecret, "access_keys", "sandbox", "key"},
-				{routeLinkSecret, "route_links", "id", "key"}, {loginVerifier, "logins", "browser", "verifier"},
-				{identityKeySecret, "identity_keys", "id", "private"}, {archiveSecret, "archives", "key", "secret"},
+				{webhookSecret, "webhooks", "id", "secret"},
+				{accessKeySecret, "access_keys", "sandbox", "key"},
+				{routeLinkSecret, "route_links", "id", "key"},
+				{loginVerifier, "logins", "browser", "verifier"},
+				{identityKeySecret, "identity_keys", "id", "private"},
+				{archiveSecret, "archives", "key", "secret"},
 			} {
 				if err := f.reencryptColumn(ctx, tx, key, c.column, c.table, c.id, c.value); err != nil {
 					return err

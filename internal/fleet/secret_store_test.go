@@ -298,13 +298,20 @@ func TestValuesAreBoundToTheirRows(t *testing.T) {
 		name, swap, from, to string
 		read                 func() error
 	}{
-		{"Configuration", "update sandboxes set sealed = (select sealed from sandboxes where id = ?), turn = turn + 1 where id = ?", victim.sandbox, sb.ID(),
-			func() error { _, err := f.loadRow(ctx, sb.ID()); return err }},
-		{"AccessKey", "update access_keys set key = (select key from access_keys where sandbox = ?) where sandbox = ?", victim.sandbox, sb.ID(),
-			func() error { _, err := f.queryAccessKey(ctx, sb.ID()); return err }},
-		{"AnotherColumn", "update access_keys set key = (select secret from webhooks where id = ?) where sandbox = ?", victim.webhook, sb.ID(),
-			func() error { _, err := f.queryAccessKey(ctx, sb.ID()); return err }},
-		{"Webhook", "update webhooks set secret = (select secret from webhooks where id = ?) where id = ?", victim.webhook, w.ID,
+		{
+			"Configuration", "update sandboxes set sealed = (select sealed from sandboxes where id = ?), turn = turn + 1 where id = ?", victim.sandbox, sb.ID(),
+			func() error { _, err := f.loadRow(ctx, sb.ID()); return err },
+		},
+		{
+			"AccessKey", "update access_keys set key = (select key from access_keys where sandbox = ?) where sandbox = ?", victim.sandbox, sb.ID(),
+			func() error { _, err := f.queryAccessKey(ctx, sb.ID()); return err },
+		},
+		{
+			"AnotherColumn", "update access_keys set key = (select secret from webhooks where id = ?) where sandbox = ?", victim.webhook, sb.ID(),
+			func() error { _, err := f.queryAccessKey(ctx, sb.ID()); return err },
+		},
+		{
+			"Webhook", "update webhooks set secret = (select secret from webhooks where id = ?) where id = ?", victim.webhook, w.ID,
 			func() error {
 				var text string
 				if err := f.registry.DB.QueryRowContext(ctx, "select secret from webhooks where id = ?", w.ID).Scan(&text); err != nil {
@@ -312,7 +319,8 @@ func TestValuesAreBoundToTheirRows(t *testing.T) {
 				}
 				_, err := f.keyring.Open(ctx, keyring.Place{Column: webhookSecret, Row: w.ID}, text)
 				return err
-			}},
+			},
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if err := c.read(); err != nil && c.name != "AnotherColumn" {

@@ -118,3 +118,11 @@ var _ interface {
 	atoll.Meter
 	atoll.Watcher
 } = (*Link)(nil)
+
+// OpNotify passes an event on the host to all subscribers of the guest's notices.
+const OpNotify Op = "tell"
+
+// Notify passes an event on the host to all subscribers of the guest's notices.
+func (c *Client) Notify(ctx context.Context, n atoll.Notice) error {
+	return c.Call(ctx, OpNotify, n, nil)
+}

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/libp2p/go-yamux/v5"
-
 	"github.com/atoll-sandbox/atoll"
+	"github.com/libp2p/go-yamux/v5"
 )
 
 // OpOffer tells the guest which channels it may open to this host.
@@ -159,12 +158,4 @@ func (o *offerRegistry) findHosts(name string) []*yamux.Session {
 		}
 	}
 	return list
-}
-
-// OpNotify passes an event on the host to all subscribers of the guest's notices.
-const OpNotify Op = "tell"
-
-// Notify passes an event on the host to all subscribers of the guest's notices.
-func (c *Client) Notify(ctx context.Context, n atoll.Notice) error {
-	return c.Call(ctx, OpNotify, n, nil)
 }

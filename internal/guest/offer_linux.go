@@ -49,7 +49,7 @@ func (s *Server) openReverse(ctx context.Context, offer, to string) (*yamux.Stre
 	return nil, fmt.Errorf("%w: no host offers %q to this sandbox", atoll.ErrDenied, offer)
 }
 
-// relayNotice handles OpTell: it notifies subscribers of a denial by the host's egress proxy.
+// relayNotice handles OpNotify: it notifies subscribers of a denial by the host's egress proxy.
 func (s *Server) relayNotice(_ context.Context, _ *host, st *yamux.Stream, q *Request) {
 	var n atoll.Notice
 	err := q.DecodeBody(&n)

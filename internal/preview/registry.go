@@ -15,7 +15,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/project"
 )
 
-// Limits of a Desk.
+// Limits of a Registry.
 const (
 	portsTimeout    = 5 * time.Second // for listing the ports of a sandbox
 	maxPortQueries  = 8               // sandboxes queried concurrently

@@ -25,7 +25,7 @@ func (r *Repo) applyToBranch(ctx context.Context, m MergeOptions) (*MergeResult,
 	if err != nil {
 		return res, err
 	}
-	q := &quarantine{host: r.host.withEnv(allocLimit), repo: r}
+	q := r.checkedObjects()
 	if err := q.checkSize(ctx, res.Tip, m.Limits.orDefault()); err != nil {
 		return res, err
 	}
@@ -122,7 +122,7 @@ func (r *Repo) applyBranch(ctx context.Context, m MergeOptions) (*MergeResult, e
 		return res, err
 	}
 	res.TargetBranch = head.Branch
-	q := &quarantine{host: r.host.withEnv(allocLimit), repo: r}
+	q := r.checkedObjects()
 	if err := q.checkSize(ctx, res.Tip, m.Limits.orDefault()); err != nil {
 		return res, err
 	}

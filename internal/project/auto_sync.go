@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,6 +63,17 @@ func (a *AutoSync) Run(ctx context.Context, sb atoll.Sandbox) error {
 	default:
 		return nil
 	}
+	return a.followAndSync(ctx, follow)
+}
+
+// RunOnFiles is Run for every change of a file of the sandbox's project, whatever the Mode, and once at the beginning. The
+// driver must support watches.
+func (a *AutoSync) RunOnFiles(ctx context.Context, sb atoll.Sandbox) error {
+	return a.followAndSync(ctx, func(ctx context.Context, happened chan<- bool) error { return followFiles(ctx, sb, happened) })
+}
+
+// followAndSync follows a sandbox with a function that sends its events, see waitAndSync.
+func (a *AutoSync) followAndSync(ctx context.Context, follow func(context.Context, chan<- bool) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	happened := make(chan bool)
 	ended := make(chan error, 1)
@@ -178,4 +190,15 @@ func followCommits(ctx context.Context, sb atoll.Sandbox, happened chan<- bool) 
 		return ierr
 	}
 	return err
+}
+
+// followFiles sends an event when the watch has begun, and for each change of a file outside of git's own directories, which
+// a fetch changes, too.
+func followFiles(ctx context.Context, sb atoll.Sandbox, happened chan<- bool) error {
+	return atoll.Watch(ctx, sb, Workspace, func(e atoll.FileEvent) error {
+		if strings.Contains(e.Path+"/", "/.git/") {
+			return nil
+		}
+		return sendReason(ctx, happened, true)
+	})
 }

@@ -20,6 +20,8 @@ type FetchOptions struct {
 	DryRun bool   // examine and check, but change nothing
 	Limits Limits
 
+	shown []string // uncommitted work that a mirror has fetched: it is not rescued once it is gone inside
+
 	// ImportedTree is ImportPlan.Tree of the import; empty: unknown. With it, Sync may overwrite files
 	// of the host that still equal what was imported, and a dry run sets SyncResult.PendingWork.
 	ImportedTree string
@@ -55,7 +57,7 @@ type FetchResult struct {
 type remoteState struct {
 	FetchResult
 	refs   map[string]string // objects by ref of the host
-	what   map[string]string // Update.What by ref of the host
+	what   map[string]string // Update.SandboxName by ref of the host
 	odd    map[string]bool
 	nested []nestedTree
 	names  *refNames
@@ -313,6 +315,9 @@ func (r *Repo) computeUpdates(ctx context.Context, q *quarantine, w *remoteState
 			continue
 		}
 		list = append(list, Update{Ref: name, SandboxName: printable(kindWork + work), Old: object})
+		if slices.Contains(f.shown, object) {
+			continue
+		}
 		same, err := q.sameTree(ctx, object, w.refs[w.names.base+work])
 		if err != nil {
 			return nil, err
@@ -408,13 +413,20 @@ func (r *Repo) updateRefs(ctx context.Context, list []Update, reason string) err
 			return fmt.Errorf("%w: %s is at %q, not at %q: %w", ErrMoved, u.Ref, now, u.Old, err)
 		}
 	}
-	return r.wrapFull(err)
+	return r.wrapUnwritableError(err)
 }
 
 // fetchNested fetches nested repositories: into the host's submodule at the same path, else into refs of
 // this repository.
 func (r *Repo) fetchNested(ctx context.Context, g guest, w *remoteState, f FetchOptions) error {
 	for _, n := range w.nested {
+		inner, ok, err := g.enter(ctx, n.dir)
+		if err != nil {
+			return fmt.Errorf("repository %s: %w", printable(n.name), err)
+		}
+		if g.visits = inner.visits; !ok {
+			continue
+		}
 		into, err := r.openSubmodule(ctx, n.name)
 		if err != nil {
 			return err
@@ -423,7 +435,7 @@ func (r *Repo) fetchNested(ctx context.Context, g guest, w *remoteState, f Fetch
 		if into == nil {
 			into, below = r, strings.TrimSuffix(w.names.base, "/")+"/"+kindNested+hashName(n.name)+"/"
 		}
-		got, q, err := into.fetchRepository(ctx, g.inDir(n.dir), f, below, true)
+		got, q, err := into.fetchRepository(ctx, inner, f, below, true)
 		if err != nil {
 			return fmt.Errorf("repository %s: %w", printable(n.name), err)
 		}

@@ -220,7 +220,7 @@ func (r *Repo) Import(ctx context.Context, sb atoll.Sandbox, c ImportOptions) (p
 }
 
 // Execute executes a plan. A workspace with files is ErrExists, with two exceptions: the remains of an
-// interrupted Into are removed first, and the complete result of an Into of an equal plan is left as it
+// interrupted Execute are removed first, and the complete result of an Execute of an equal plan is left as it
 // is, since its caller may have been killed before it learned the result.
 func (p *ImportPlan) Execute(ctx context.Context, sb atoll.Sandbox) error {
 	sb, done := p.repo.trackCommands(ctx, sb)
@@ -299,7 +299,7 @@ func clearWorkspace(ctx context.Context, g guest) error {
 	return atoll.Remove(ctx, g.sb, Workspace+"/.git")
 }
 
-// listUnused lists the remains of an interrupted Into. A workspace with any other content is
+// listUnused lists the remains of an interrupted Execute. A workspace with any other content is
 // ErrExists.
 func listUnused(ctx context.Context, g guest) (left []string, err error) {
 	entries, err := atoll.ReadDir(ctx, g.sb, Workspace)

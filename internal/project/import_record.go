@@ -35,7 +35,7 @@ func (p *ImportPlan) Record(ctx context.Context, name string) error {
 	}
 	if p.Tree != "" && p.Commit != "" {
 		if u.New, err = p.keepObjects(ctx); err != nil {
-			return p.repo.wrapFull(err)
+			return p.repo.wrapUnwritableError(err)
 		}
 	}
 	heads := make(map[string]string)
@@ -102,7 +102,7 @@ func (p *ImportPlan) keepObjects(ctx context.Context) (string, error) {
 	return commit, err
 }
 
-// ForgetImport removes the record of Keep. Copies of it among rescued work stay.
+// ForgetImport removes the record that ImportPlan.Record wrote. Copies of it among rescued work stay.
 func (r *Repo) ForgetImport(ctx context.Context, name string) error {
 	if err := checkSandboxName(name); err != nil {
 		return err

@@ -165,10 +165,19 @@ func writeLFSObject(tw *tar.Writer, root *os.Root, o lfsObject) (err error) {
 // One that the sandbox does not have is left out: a server may have it.
 func (r *Repo) receiveLFSObjects(ctx context.Context, g guest, q *quarantine, tips []string, l Limits) error {
 	inside := path.Join(g.dir, ".git/lfs/objects")
-	if _, err := atoll.Stat(ctx, g.sb, inside); err != nil {
-		if errors.Is(err, atoll.ErrNotFound) {
-			err = nil
+	_, err := atoll.Stat(ctx, g.sb, inside)
+	if err != nil && !errors.Is(err, atoll.ErrNotFound) { // .git may be a file, as in a submodule
+		common, cerr := g.commonDir(ctx)
+		if cerr != nil {
+			return errors.Join(err, cerr)
 		}
+		inside = path.Join(common, "lfs/objects")
+		_, err = atoll.Stat(ctx, g.sb, inside)
+	}
+	if errors.Is(err, atoll.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	list, err := q.listLFSObjects(ctx, strings.Join(tips, "\n")+"\n", "--not", "--all")
@@ -193,7 +202,7 @@ func (r *Repo) receiveLFSObjects(ctx context.Context, g guest, q *quarantine, ti
 		}
 		err := g.copyLFSObject(ctx, path.Join(inside, o.storePath()), to, o)
 		if err != nil && !errors.Is(err, atoll.ErrNotFound) {
-			return r.wrapFullDisk(fmt.Errorf("LFS object %s of the sandbox: %w", o.id, err))
+			return r.wrapDiskFullError(fmt.Errorf("LFS object %s of the sandbox: %w", o.id, err))
 		}
 	}
 	return nil
@@ -274,7 +283,7 @@ func (r *Repo) checkOutLFSFiles(ctx context.Context, store, from, to string) err
 	if smudge, err := r.readConfig(ctx, "filter.lfs.smudge"); err != nil || smudge == "" {
 		return err
 	}
-	q := &quarantine{host: r.host.withEnv(allocLimit), repo: r}
+	q := r.checkedObjects()
 	changes, err := q.listChanges(ctx, from, to)
 	if err != nil {
 		return err
@@ -351,7 +360,7 @@ func (r *Repo) checkOutLFSFile(store, name string, o lfsObject) (err error) {
 		err = root.Rename(temp, name)
 	}
 	if err != nil {
-		err = errors.Join(r.wrapFullDisk(err), root.Remove(temp))
+		err = errors.Join(r.wrapDiskFullError(err), root.Remove(temp))
 	}
 	return err
 }

@@ -51,7 +51,7 @@ func (r *Repo) withLock(ctx context.Context, refs []string, do func(*Repo) error
 		return err
 	}
 	if err := r.writeLockRecord(f, names); err != nil {
-		return r.wrapFullDisk(err)
+		return r.wrapDiskFullError(err)
 	}
 	own := *r
 	own.host.lockFile = f
@@ -65,8 +65,8 @@ func (r *Repo) withLock(ctx context.Context, refs []string, do func(*Repo) error
 	return err
 }
 
-// wrapFullDisk makes an error of a full disk ErrFull.
-func (r *Repo) wrapFullDisk(err error) error {
+// wrapDiskFullError makes an error of a full disk ErrFull.
+func (r *Repo) wrapDiskFullError(err error) error {
 	if serr := r.checkWritable(); serr != nil {
 		return fmt.Errorf("%w: it can't be written: %w", ErrDiskFull, errors.Join(err, serr))
 	}
@@ -77,7 +77,7 @@ func (r *Repo) wrapFullDisk(err error) error {
 func (r *Repo) acquireLock(ctx context.Context) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(r.common, lockFileName), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
-		return nil, r.wrapFullDisk(err)
+		return nil, r.wrapDiskFullError(err)
 	}
 	if err := filelock.Poll(ctx, f); err != nil {
 		if ctx.Err() != nil {

@@ -96,7 +96,7 @@ func (r *Repo) mergeBranch(ctx context.Context, m MergeOptions) (*MergeResult, e
 	case head.Commit == "":
 		return res, fmt.Errorf("%w: branch %s of the host has no commit; use sync", atoll.ErrState, head.Branch)
 	}
-	q := &quarantine{host: r.host, repo: r} // all objects are in the repository already
+	q := r.checkedObjects()
 	ahead, err := q.isNotAncestor(ctx, res.Tip, head.Commit)
 	if err != nil {
 		return res, err

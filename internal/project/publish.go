@@ -78,7 +78,7 @@ func (r *Repo) planPublication(ctx context.Context, o PublishOptions) (*Publicat
 
 // describePublication sets what the base does not have.
 func (r *Repo) describePublication(ctx context.Context, p *Publication, l Limits) error {
-	q := &quarantine{host: r.host.withEnv(allocLimit), repo: r} // all objects are in the repository already
+	q := r.checkedObjects()
 	base, err := r.resolveRevision(ctx, "refs/remotes/"+p.Remote+"/"+p.Base+"^{commit}")
 	if err != nil {
 		return err

@@ -55,6 +55,11 @@ func (r *Repo) newQuarantine() (*quarantine, error) {
 	return &quarantine{host: r.withObjects(dir).withEnv(allocLimit), repo: r, dir: dir}, nil
 }
 
+// checkedObjects returns the repository, all of whose objects have been checked, as a quarantine.
+func (r *Repo) checkedObjects() *quarantine {
+	return &quarantine{host: r.host.withEnv(allocLimit), repo: r}
+}
+
 func (q *quarantine) remove() error { return os.RemoveAll(q.dir) }
 
 // moveToRepository moves the objects to the repository: the index of each pack last, so that readers see
@@ -144,7 +149,7 @@ func (q *quarantine) wrapUnsafe(err error) error {
 	case bad.code < 0: // killed by a signal, such as for a resource limit
 		return err
 	}
-	if ferr := q.repo.wrapFull(err); errors.Is(ferr, ErrDiskFull) {
+	if ferr := q.repo.wrapUnwritableError(err); errors.Is(ferr, ErrDiskFull) {
 		return ferr
 	}
 	return fmt.Errorf("%w: %w", ErrUnsafe, err)
@@ -235,7 +240,7 @@ func (q *quarantine) checkSize(ctx context.Context, commit string, l Limits) err
 		}
 		switch kind {
 		case "blob":
-			m.size[id] = sum{1, n}
+			m.size[id] = sum{files: 1, bytes: n}
 		case "tree":
 			trees = append(trees, id)
 		}
@@ -252,14 +257,14 @@ func (q *quarantine) checkSize(ctx context.Context, commit string, l Limits) err
 		return err
 	}
 	total := m.sumTree(strings.TrimSuffix(root, "\n"), 0)
-	if total.files > l.Files || total.bytes > l.Bytes {
-		return fmt.Errorf("%w: commit %s has more than %d files or %d bytes of files", ErrTooLarge, commit, l.Files, l.Bytes)
+	if total.files > l.Files || total.bytes > l.Bytes || total.dirs > l.Files {
+		return fmt.Errorf("%w: commit %s has more than %d files, as many directories, or %d bytes of files", ErrTooLarge, commit, l.Files, l.Bytes)
 	}
 	return nil
 }
 
-// sum is a size: a number of files and bytes.
-type sum struct{ files, bytes int64 }
+// sum is a size: a number of files, of their bytes, and of directories.
+type sum struct{ files, bytes, dirs int64 }
 
 type treeSizes struct {
 	size    map[string]sum
@@ -276,13 +281,14 @@ func (m *treeSizes) sumTree(id string, depth int) sum {
 		return s
 	}
 	if depth > maxTreeDepth {
-		return sum{m.limits.Files + 1, 0}
+		return sum{files: m.limits.Files + 1}
 	}
-	var s sum
+	s := sum{dirs: 1}
 	for _, e := range m.entries[id] {
 		o := m.sumTree(e, depth+1)
 		s.files = min(s.files+o.files, m.limits.Files+1)
 		s.bytes = min(s.bytes+o.bytes, m.limits.Bytes+1)
+		s.dirs = min(s.dirs+o.dirs, m.limits.Files+1)
 	}
 	m.size[id] = s
 	return s

@@ -98,11 +98,15 @@ func (r *Repo) rescueRepository(ctx context.Context, g guest, f FetchOptions, be
 		refs = append(refs, u.Ref)
 	}
 	for _, n := range w.nested {
-		inner, err := r.rescueNested(ctx, g.inDir(n.dir), n.name, f, below)
+		inner, ok, err := g.enter(ctx, n.dir)
+		var more []string
+		if g.visits = inner.visits; ok {
+			more, err = r.rescueNested(ctx, inner, n.name, f, below)
+		}
 		if err != nil {
 			return refs, fmt.Errorf("repository %s: %w", printable(n.name), err)
 		}
-		refs = append(refs, inner...)
+		refs = append(refs, more...)
 	}
 	return refs, nil
 }

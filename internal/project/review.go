@@ -31,7 +31,7 @@ func (r *Repo) prepareReview(ctx context.Context, v ReviewOptions) (q *quarantin
 	if err != nil {
 		return nil, "", "", err
 	}
-	q = &quarantine{host: r.host.withEnv(allocLimit), repo: r} // all objects are in the repository already
+	q = r.checkedObjects()
 	if head.Commit != "" {
 		out, _, err := q.runStatus(ctx, "merge-base", head.Commit, tip)
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// wrapFull makes an error of git ErrFull if nothing can be written beside the repository's objects.
-func (r *Repo) wrapFull(err error) error {
+// wrapUnwritableError makes an error of git ErrFull if nothing can be written beside the repository's objects.
+func (r *Repo) wrapUnwritableError(err error) error {
 	var bad *gitError
 	if !errors.As(err, &bad) {
 		return err

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -208,57 +209,6 @@ func (q *quarantine) describeChanges(ctx context.Context, res *SyncResult, head 
 	return err
 }
 
-// change is a file that differs between two commits.
-type change struct {
-	name              string
-	oldMode, mode     string // "100644"; "000000": missing
-	old, object       string
-	inserted, deleted int // lines; 0 for binary files
-}
-
-// listChanges lists the differences between two commits. from may be empty.
-func (q *quarantine) listChanges(ctx context.Context, from, to string) ([]change, error) {
-	if from == "" {
-		empty, err := q.repo.treeOf(ctx, "")
-		if err != nil {
-			return nil, err
-		}
-		from = empty
-	}
-	out, err := q.runOutput(ctx, "diff-tree", "-r", "-z", "--raw", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv", "--full-index", from, to)
-	if err != nil {
-		return nil, err
-	}
-	return parseChanges(out)
-}
-
-// parseChanges parses the output of 'diff-tree -z --raw --numstat'.
-func parseChanges(out string) ([]change, error) {
-	var list []change
-	at := make(map[string]int)
-	parts := splitTerminated(out, "\x00")
-	for i := 0; i < len(parts); i++ {
-		if raw, ok := strings.CutPrefix(parts[i], ":"); ok {
-			f := strings.Fields(raw)
-			if i++; len(f) != 5 || i == len(parts) {
-				return nil, fmt.Errorf("git diff-tree printed %q", printable(raw))
-			}
-			at[parts[i]] = len(list)
-			list = append(list, change{name: parts[i], oldMode: f[0], mode: f[1], old: f[2], object: f[3]})
-			continue
-		}
-		f := strings.SplitN(parts[i], "\t", 3)
-		if len(f) != 3 {
-			return nil, fmt.Errorf("git diff-tree printed %q", printable(parts[i]))
-		}
-		if n, ok := at[f[2]]; ok {
-			list[n].inserted, _ = strconv.Atoi(f[0]) // "-": a binary file
-			list[n].deleted, _ = strconv.Atoi(f[1])
-		}
-	}
-	return list, nil
-}
-
 // checkApplicable reports files of the host's working tree that prevent the update.
 func (r *Repo) checkApplicable(ctx context.Context, q *quarantine, head Head, res *SyncResult) error {
 	if err := r.checkNoOtherTree(ctx, res.TargetBranch); err != nil {
@@ -304,6 +254,12 @@ func (r *Repo) listBlocking(changes []change, dirty []string) (way []string, err
 		switch {
 		case changed[c.name]:
 			way = append(way, c.name)
+		case c.oldMode == "160000" && c.mode != "160000":
+			if blocked, err := r.wouldRemoveRepository(c, changes); err != nil {
+				return nil, err
+			} else if blocked {
+				way = append(way, c.name)
+			}
 		case c.oldMode == "000000":
 			if in, err := r.findBlocking(c.name, changes); err != nil {
 				return nil, err
@@ -313,6 +269,26 @@ func (r *Repo) listBlocking(changes []change, dirty []string) (way []string, err
 		}
 	}
 	return way, nil
+}
+
+// wouldRemoveRepository reports whether something takes the place of a submodule whose directory on the host is not empty: git
+// would remove all that is in it, also what was never committed. Git leaves the directory of one that is only removed.
+func (r *Repo) wouldRemoveRepository(c change, changes []change) (bool, error) {
+	dir := filepath.Join(r.Dir, filepath.FromSlash(c.name))
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) || isNotDir(err) || err == nil && !info.IsDir() {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) == 0 {
+		return false, err
+	}
+	return slices.ContainsFunc(changes, func(n change) bool {
+		return n.mode != "000000" && (n.name == c.name || strings.HasPrefix(n.name, c.name+"/") || strings.HasPrefix(c.name, n.name+"/"))
+	}), nil
 }
 
 func orDetached(branch string) string {
@@ -337,7 +313,7 @@ func (r *Repo) checkNoOtherTree(ctx context.Context, branch string) error {
 }
 
 // listDirty lists the tracked files of the host with uncommitted changes. Changes inside submodules do
-// not count, since an update does not touch them.
+// not count: an update does not touch them, or wouldRemoveRepository finds it.
 func (r *Repo) listDirty(ctx context.Context) ([]string, error) {
 	out, err := r.host.runOutput(ctx, "status", "--porcelain=v1", "-z", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
 	if err != nil {
@@ -472,7 +448,7 @@ func (r *Repo) wrapDirty(err error) error {
 	if !errors.As(err, &bad) {
 		return err
 	}
-	if ferr := r.wrapFull(err); errors.Is(ferr, ErrDiskFull) {
+	if ferr := r.wrapUnwritableError(err); errors.Is(ferr, ErrDiskFull) {
 		return fmt.Errorf("%w; 'git status' shows files that were partly written", ferr)
 	}
 	return fmt.Errorf("%w: %w", ErrDirty, err)

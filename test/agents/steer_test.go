@@ -31,11 +31,9 @@ func TestSteer(t *testing.T) {
 }
 
 func testSteer(t *testing.T, w *fixture, turn agent.Turn, waiting func() modeltest.Turn) {
-	w.model.Play(newScript(
-		waiting(), answerWithText("I have read it."),
-		modeltest.Turn{Text: "The first answer.", Hang: modeltest.Duration(2 * time.Second)}, answerWithText("The second answer."),
-		waiting(), answerWithText("It goes on."),
-	))
+	// The last answer of a script is repeated: a message that comes just after the command has ended is read by one
+	// request more.
+	w.model.Play(newScript(waiting(), answerWithText("I have read it.")))
 	turn.Prompt = agent.Text("do the work")
 	j, r := w.newJob(t, w.createSandbox(t), turn)
 	s, err := agent.StartSession(t.Context(), j)
@@ -70,6 +68,7 @@ func testSteer(t *testing.T, w *fixture, turn agent.Turn, waiting func() modelte
 		t.Errorf("the message is %d times in the request: %s", strings.Count(last, "use tabs"), last)
 	}
 
+	w.model.Play(newScript(modeltest.Turn{Text: "The first answer.", Hang: modeltest.Duration(2 * time.Second)}, answerWithText("The second answer.")))
 	if err := s.Prompt(t.Context(), agent.Text("answer")); err != nil {
 		t.Fatal(err)
 	}
@@ -82,6 +81,7 @@ func testSteer(t *testing.T, w *fixture, turn agent.Turn, waiting func() modelte
 	if err := os.Remove(filepath.Join(w.dirs[workspace], "go")); err != nil {
 		t.Fatal(err)
 	}
+	w.model.Play(newScript(waiting(), answerWithText("It goes on.")))
 	if err := s.Prompt(t.Context(), agent.Text("work again")); err != nil {
 		t.Fatal(err)
 	}

@@ -328,6 +328,7 @@ func (c *consoleTest) testUndo() {
 	c.p.Click(`.bulk >> text="stop 2"`)
 	c.p.Click("dialog .yes")
 	c.act("stop two", both(atoll.Stopped))
+	c.inspect("undo") // here it stays for 20 seconds, with a removal for 6
 	c.p.Click(`.toast >> text="Undo"`)
 	c.act("undo the stop", both(atoll.Running))
 	c.p.Click(`.bulk >> text="pause 2"`)
@@ -337,7 +338,6 @@ func (c *consoleTest) testUndo() {
 	c.p.Click(`.bulk >> text="remove 2"`)
 	c.p.Click("dialog .yes")
 	c.p.WaitText(`[data-id="`+c.find("undo-1").ID+`"]`, "removing")
-	c.inspect("undo")
 	c.p.Click(`.toast >> text="Undo"`)
 	c.p.Wait(`!document.querySelector('.doomed')`)
 	c.p.Eval(`new Promise((done) => setTimeout(done, 6500))`, nil) // past the time at which it would have been done

@@ -115,6 +115,9 @@ func newLooksServer(t *testing.T) http.Handler {
 		if r.URL.Query().Get("follow") != "false" {
 			if list, ok := data.Streams[r.URL.Path]; ok {
 				w.Header().Set("Content-Type", "text/event-stream")
+				if r.URL.Path == "/v1/events" && r.URL.Query().Get("after") != "" { // again, after a time without an event
+					list = nil
+				}
 				for _, e := range list {
 					_, _ = fmt.Fprintf(w, "data: %s\n\n", bytes.ReplaceAll(e, []byte("\n"), nil)) // an error: the page is gone
 				}

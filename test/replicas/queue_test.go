@@ -115,7 +115,7 @@ func TestMessageOutlivesServer(t *testing.T) {
 		sent = true
 		for i := range 2 {
 			d, err := s.client.SendMessage(ctx, rec.ID, id, agent.Text("hurry up"))
-			if err != nil && i == 1 { // the next server may not have continued the turn yet
+			if err != nil && i == 1 { // no server may have continued the turn yet; the one that does may be the other one
 				testenv.Poll(ctx, func() bool {
 					d, err = s.client.SendMessage(ctx, rec.ID, id, agent.Text("hurry up"))
 					return err == nil

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -339,9 +340,10 @@ func startReplicas(t *testing.T, driver, place string, env ...string) (replicas 
 
 // sandboxModel is the expected state of a sandbox.
 type sandboxModel struct {
-	name, id                string
-	exists, uncertain       bool // exists was acknowledged; uncertain: the opposite may be true
-	acknowledged, attempted int  // bounds of the number in the file
+	name, id          string
+	exists, uncertain bool  // exists was acknowledged; uncertain: the opposite may be true
+	acknowledged      []int // numbers of changes
+	attempted         int   // number of the last change
 }
 
 // worker is a client of both servers that changes sandboxes.
@@ -447,16 +449,16 @@ func (w *worker) makeChange(ctx context.Context, c *client.Client) error {
 	b.attempted++
 	n := strconv.Itoa(b.attempted)
 	if rand.IntN(2) == 0 {
-		err = sb.WriteFile(ctx, "/tmp/n", strings.NewReader(n), 0o644)
+		err = sb.WriteFile(ctx, "/tmp/n."+n, strings.NewReader(n), 0o644)
 	} else {
 		var exit atoll.Exit // a command that is killed between truncating and writing a file loses it by itself
-		exit, err = sb.Exec(ctx, atoll.Cmd{Args: []string{"sh", "-c", `printf %s "$1" > /tmp/next && mv /tmp/next /tmp/n`, "sh", n}})
+		exit, err = sb.Exec(ctx, atoll.Cmd{Args: []string{"sh", "-c", `printf %s "$1" > /tmp/next.$1 && mv /tmp/next.$1 /tmp/n.$1`, "sh", n}})
 		if err == nil && exit.Code != 0 {
 			err = fmt.Errorf("exit status %d: %s", exit.Code, exit.Stderr)
 		}
 	}
 	if err == nil {
-		b.acknowledged = b.attempted
+		b.acknowledged = append(b.acknowledged, b.attempted)
 	}
 	return err
 }
@@ -467,13 +469,13 @@ const maxDoubtful = 3
 // settleDoubt compares a sandbox whose state is uncertain with its model, and destroys it.
 func settleDoubt(ctx context.Context, c *client.Client, b *sandboxModel) error {
 	sb, err := c.Sandbox(ctx, b.name)
-	if err == nil && b.acknowledged > 0 {
+	if err == nil && len(b.acknowledged) > 0 {
 		if st, err := sb.Status(ctx); err == nil && st.State == atoll.Stopped { // a server was killed between stop and start
 			if err := sb.Start(ctx); err != nil && !errors.Is(err, atoll.ErrNotFound) {
 				return err
 			}
 		}
-		if err := checkCounter(ctx, sb, b); err != nil && !errors.Is(err, atoll.ErrNotFound) { // its destruction was interrupted, and may be finished by now
+		if err := checkFiles(ctx, sb, b); err != nil && !errors.Is(err, atoll.ErrNotFound) { // its destruction was interrupted, and may be finished by now
 			return err
 		}
 	}
@@ -487,14 +489,26 @@ func settleDoubt(ctx context.Context, c *client.Client, b *sandboxModel) error {
 	return nil
 }
 
-// checkCounter compares the file of a sandbox with what was acknowledged.
-func checkCounter(ctx context.Context, sb *client.Sandbox, b *sandboxModel) error {
-	text, err := readCounter(ctx, sb)
+// checkFiles compares the files of a sandbox with the changes that were acknowledged. Each change has a file of its own, since an
+// interrupted one may still be made after a later one was acknowledged.
+func checkFiles(ctx context.Context, sb *client.Sandbox, b *sandboxModel) error {
+	exit, err := sb.Exec(ctx, atoll.Cmd{Shell: `for f in /tmp/n.*; do [ ! -e "$f" ] || echo "${f#/tmp/n.} $(cat "$f")"; done`})
 	if err != nil {
 		return err
 	}
-	if n, err := strconv.Atoi(text); err != nil || n < b.acknowledged || n > b.attempted {
-		return fmt.Errorf("%s holds %q: %d was acknowledged, %d was attempted", b.name, text, b.acknowledged, b.attempted)
+	var found []int
+	for line := range strings.Lines(string(exit.Stdout)) {
+		name, content, _ := strings.Cut(strings.TrimSpace(line), " ")
+		n, err := strconv.Atoi(name)
+		if err != nil || content != name || n > b.attempted {
+			return fmt.Errorf("%s: the file of change %q holds %q; %d were attempted", b.name, name, content, b.attempted)
+		}
+		found = append(found, n)
+	}
+	for _, n := range b.acknowledged {
+		if !slices.Contains(found, n) {
+			return fmt.Errorf("%s has the changes %d: %d were acknowledged, %d attempted; %s", b.name, found, b.acknowledged, b.attempted, exit.Stderr)
+		}
 	}
 	return nil
 }
@@ -591,20 +605,14 @@ func (w *worker) checkSandbox(ctx context.Context, t *testing.T, c *client.Clien
 		t.Errorf("%s: %v", b.name, err)
 		return
 	}
-	if b.acknowledged > 0 {
-		if err := checkCounter(ctx, sb, b); err != nil {
+	if len(b.acknowledged) > 0 {
+		if err := checkFiles(ctx, sb, b); err != nil {
 			t.Errorf("%s: %v", b.name, err)
 		}
 	}
 	if err := sb.Destroy(ctx); err != nil {
 		t.Errorf("%s: %v", b.name, err)
 	}
-}
-
-// readCounter returns the content of the file that makeChange writes.
-func readCounter(ctx context.Context, sb *client.Sandbox) (string, error) {
-	b, err := atoll.ReadFile(ctx, sb, "/tmp/n")
-	return string(b), err
 }
 
 func must(t *testing.T, err error) {

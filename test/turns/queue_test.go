@@ -163,8 +163,12 @@ func TestRetryTurn(t *testing.T) {
 // TestStructuredAnswer has a model correct answers that do not follow the schema. Clients receive only the final one.
 func TestStructuredAnswer(t *testing.T) {
 	s := newTestServer(t, serverOptions{script: modeltest.Script{Turns: []modeltest.Turn{
-		{Text: "It is 7."}, {Text: `{"n":"seven"}`}, {Text: "```json\n{\"n\":7}\n```"},
-		{Text: "no"}, {Text: "no"}, {Text: "no"},
+		{Text: "It is 7."},
+		{Text: `{"n":"seven"}`},
+		{Text: "```json\n{\"n\":7}\n```"},
+		{Text: "no"},
+		{Text: "no"},
+		{Text: "no"},
 	}}})
 	s.app.Assistants["qa"] = &assistant.Assistant{ID: "qa", Connector: "test"}
 	r := agent.Request{Assistant: "qa", Turn: agent.Turn{Prompt: agent.Text("how many?"), Schema: []byte(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`)}}

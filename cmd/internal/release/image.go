@@ -24,7 +24,7 @@ import (
 // in / and the certificates of the public authorities, as images/server has.
 func (r *release) buildImage(ctx context.Context) error {
 	var index v1.ImageIndex = empty.Index
-	roots, err := runCommand(ctx, "deploy/release", []string{"GOFLAGS="}, "go", "run", "./roots")
+	roots, err := runCommand(ctx, "deploy/release", []string{"GOFLAGS=-trimpath"}, "go", "run", "./roots")
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"embed"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,28 +49,6 @@ func (r *release) writeInstallers(context.Context) error {
 		}
 	}
 	return nil
-}
-
-// signChecksums publishes the signature of SHA256SUMS, and the line that verifies it. OpenSSH signs: it is on
-// every system that atoll runs on, and its signatures of Ed25519 are the same each time.
-func (r *release) signChecksums(ctx context.Context) error {
-	if r.key == "" {
-		return nil
-	}
-	file := filepath.Join(r.out, checksums)
-	if _, err := runCommand(ctx, "", nil, "ssh-keygen", "-Y", "sign", "-f", r.key, "-n", "atoll-release", file); err != nil {
-		return err
-	}
-	r.files = append(r.files, checksums+".sig")
-	public, err := os.ReadFile(strings.TrimSuffix(r.key, ".pub") + ".pub")
-	if err != nil {
-		return err
-	}
-	fields := strings.Fields(string(public))
-	if len(fields) < 2 {
-		return fmt.Errorf("%s.pub is no public key", r.key)
-	}
-	return r.writeArtifact("allowed_signers", fmt.Appendf(nil, "%s namespaces=\"atoll-release\" %s %s\n", r.identity, fields[0], fields[1]), 0o644)
 }
 
 // readPublished reads a file of the release.

@@ -33,6 +33,10 @@ type packageFileInfo struct {
 // installs, it removes.
 const libDir = "/usr/lib/atoll"
 
+// nfpm writes .deb and .rpm. It is run and not called as a tool: go tool ignores -trimpath in $GOFLAGS, and would
+// compile the standard library once more.
+const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm"
+
 // buildPackages publishes a .deb and an .rpm for each architecture of Linux.
 func (r *release) buildPackages(ctx context.Context) error {
 	for _, t := range r.targets {
@@ -49,12 +53,12 @@ func (r *release) buildPackages(ctx context.Context) error {
 		}
 		for _, kind := range []string{"deb", "rpm"} {
 			name := fmt.Sprintf("atoll_%s_%s.%s", strings.TrimPrefix(r.version, "v"), t.arch, kind)
-			env := []string{"GOFLAGS=", fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.time.Unix())}
+			env := []string{"GOFLAGS=-trimpath", fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.time.Unix())}
 			out, err := filepath.Abs(filepath.Join(r.out, name))
 			if err != nil {
 				return err
 			}
-			if _, err := runCommand(ctx, "deploy/release", env, "go", "tool", "nfpm", "package", "--config", config, "--packager", kind, "--target", out); err != nil {
+			if _, err := runCommand(ctx, "deploy/release", env, "go", "run", nfpm, "package", "--config", config, "--packager", kind, "--target", out); err != nil {
 				return err
 			}
 			r.files = append(r.files, name)

@@ -1,13 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"runtime/debug"
@@ -72,28 +68,4 @@ func addComponent(to map[string]component, m *debug.Module) {
 	}
 	purl := "pkg:golang/" + m.Path + "@" + m.Version
 	to[purl] = component{Type: "library", Name: m.Path, Version: m.Version, PURL: purl, Ref: purl}
-}
-
-// writeChecksums publishes SHA256SUMS, which sha256sum -c reads.
-func (r *release) writeChecksums(context.Context) error {
-	var b bytes.Buffer
-	slices.Sort(r.files)
-	for _, name := range r.files {
-		sum, err := r.readDigest(name)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&b, "%s  %s\n", sum, name)
-	}
-	return r.writeArtifact(checksums, b.Bytes(), 0o644)
-}
-
-// checksums is the name of the file with the digests of all others.
-const checksums = "SHA256SUMS"
-
-// readDigest returns the SHA-256 of a published file.
-func (r *release) readDigest(name string) (string, error) {
-	b, err := readPublished(r.out, name)
-	sum := sha256.Sum256(b)
-	return hex.EncodeToString(sum[:]), err
 }

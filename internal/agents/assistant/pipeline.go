@@ -107,8 +107,8 @@ type TurnHandle interface {
 	Receive(f func(context.Context, agent.Message) error)
 	// Journal returns the directory of Keep, of a turn that is continued.
 	Journal() string
-	// SkipTold drops the next events that an earlier process has emitted.
-	SkipTold()
+	// SkipReplayedEvents drops the next events that an earlier process has emitted.
+	SkipReplayedEvents()
 }
 
 // TurnRequest is a request and its caller.

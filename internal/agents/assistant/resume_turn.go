@@ -198,7 +198,7 @@ func (r *turnRun) resumeAgent(ctx context.Context) (agent.Result, error) {
 		return agent.Result{}, err
 	}
 	job.Journal = r.handle.Journal()
-	r.handle.SkipTold()
+	r.handle.SkipReplayedEvents()
 	s, err := agent.ResumeSession(ctx, job)
 	if err != nil {
 		return agent.Result{}, err

@@ -18,26 +18,29 @@ func (t *Turn) Receive(f func(context.Context, agent.Message) error) {
 // Send sends a message to the agent of a running turn. It returns ErrUnsupported for one that reads no messages while it works,
 // and ErrState if it reads none now. A message that the turn's agent has is not sent again.
 func (d *Registry) Send(ctx context.Context, o atoll.Owner, id string, m agent.Message) error {
-	t, err := d.findRunning("send", o, id)
-	if err != nil {
-		return err
+	var err error
+	if t := d.find(turnKey{o, id}); t != nil {
+		err = t.send(ctx, m)
+	} else {
+		err = d.callOther(ctx, turnKey{o, id}, call{Message: &m})
 	}
+	return wrapError("send", id, err)
+}
+
+// send is Send for a turn of this process.
+func (t *Turn) send(ctx context.Context, m agent.Message) error {
 	t.mu.Lock()
 	f, state := t.receive, t.messages[m.ID]
 	t.mu.Unlock()
 	switch {
 	case state == agent.MessageSent || state == agent.MessageRead: // the request is repeated
+		return nil
 	case f == nil && t.continued: // an earlier process may have sent it
-		err = fmt.Errorf("%w: the turn is being continued after a restart; try again", atoll.ErrUnavailable)
+		return fmt.Errorf("%w: the turn is being continued after a restart; try again", atoll.ErrUnavailable)
 	case f == nil:
-		err = fmt.Errorf("%w: it has no agent at work", atoll.ErrState)
-	default:
-		err = f(ctx, m)
+		return fmt.Errorf("%w: it has no agent at work", atoll.ErrState)
 	}
-	if err != nil {
-		return &atoll.Error{Op: "send", ID: clipText(id), Err: err}
-	}
-	return nil
+	return f(ctx, m)
 }
 
 // noteMessage remembers the state of a message, and the prompt of a dropped one, which events do not have.

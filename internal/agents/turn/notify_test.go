@@ -40,7 +40,7 @@ func TestNotify(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-asked
-	if err := d.Decide(alice, x.ID(), "p", "alice", agent.Decision{Allow: true}); err != nil {
+	if err := d.Decide(t.Context(), alice, x.ID(), "p", "alice", agent.Decision{Allow: true}); err != nil {
 		t.Fatal(err)
 	}
 	<-x.done

@@ -225,6 +225,22 @@ func (d *Registry) forgetRequest(r agent.Record) {
 	}
 }
 
+// removeOldRequests removes the requests of turns that have ended well, whose process was killed before it could.
+func (d *Registry) removeOldRequests() {
+	for _, o := range d.listOwners() {
+		names, err := filepath.Glob(filepath.Join(d.ownerDir(o), "*.request"))
+		if err != nil {
+			continue // the pattern is valid
+		}
+		for _, name := range names {
+			p := turnKey{o, strings.TrimSuffix(filepath.Base(name), ".request")}
+			if r, err := d.load(p); err == nil && r.State == Finished && r.Result != nil && r.Result.Outcome == agent.OK {
+				d.forgetRequest(r)
+			}
+		}
+	}
+}
+
 // resumeQueued starts the queued turns again that other processes have left, in their order.
 func (d *Registry) resumeQueued(prepare func(Left) (Work, error)) {
 	var all []agent.Record

@@ -136,3 +136,32 @@ func TestQueueLimit(t *testing.T) {
 	}
 	d.closeNow(t)
 }
+
+// TestRequestOfKilledProcess has a process killed after it has recorded the end of a turn and before it has removed its request.
+func TestRequestOfKilledProcess(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		first := open(t, Options{Dir: dir, Keep: true})
+		want := map[agent.Outcome]bool{agent.OK: false, agent.Failed: true} // a failed turn can be repeated
+		names := make(map[agent.Outcome]string)
+		for outcome := range want {
+			x := queue(t, first, string(outcome), false, func(_ context.Context, x *Turn) (agent.Result, error) {
+				return agent.Result{Outcome: outcome}, errors.Join(x.Begin(t.Context()), x.SetSent())
+			})
+			synctest.Wait()
+			names[outcome] = first.requestName(turnKey{alice, x.ID()})
+		}
+		first.closeNow(t)
+		if err := os.WriteFile(names[agent.OK], []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		second := open(t, Options{Dir: dir, Keep: true})
+		second.Resume(func(Left) (Work, error) { return nil, errors.New("nothing was left") })
+		for outcome, kept := range want {
+			if _, err := os.Stat(names[outcome]); (err == nil) != kept {
+				t.Errorf("the request of a turn that ended %s: %v, kept is %t", outcome, err, kept)
+			}
+		}
+		second.closeNow(t)
+	})
+}

@@ -162,6 +162,7 @@ func (d *Registry) Start(r agent.Record, work Work) (*Turn, error) {
 
 // runWork runs a turn's work in the background.
 func (d *Registry) runWork(ctx context.Context, t *Turn, work Work) {
+	d.work.Go(func() { t.takeCalls(ctx) })
 	go func() {
 		defer d.work.Done()
 		defer t.cancel(nil)
@@ -415,19 +416,46 @@ func (d *Registry) followTurn(ctx context.Context, p turnKey, after int64, f fun
 	if t != nil {
 		return t.log.followEvents(ctx, file, after, f)
 	}
-	info, err := file.Stat()
-	if err != nil {
-		return err
+	return d.followOther(ctx, p, file, after, f)
+}
+
+// Times of following a turn that another process runs.
+const (
+	followInterval = 100 * time.Millisecond // between two looks at its log
+	quietTime      = 15 * time.Second       // without an event, after which the client asks again: the process may be gone
+)
+
+// followOther calls f for the events in the log of a turn that this process does not run, until the turn ends.
+func (d *Registry) followOther(ctx context.Context, p turnKey, file *os.File, after int64, f func(agent.Event) error) error {
+	tick := time.NewTicker(followInterval)
+	defer tick.Stop()
+	last, begun := int64(0), time.Now()
+	for {
+		ended := d.hasEnded(p) // before its last events are read
+		info, err := file.Stat()
+		if err != nil {
+			return err
+		}
+		over := false
+		n, err := replayEvents(file, last, info.Size(), after, func(e agent.Event) error {
+			over = e.Type == agent.Finished
+			return f(e)
+		})
+		if last += n; n > 0 {
+			begun = time.Now()
+		}
+		switch {
+		case err != nil || over || ended:
+			return err
+		case time.Since(begun) > quietTime:
+			return fmt.Errorf("%w: another process runs the turn; these are its events so far", atoll.ErrUnavailable)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	over := false
-	_, err = replayEvents(file, 0, info.Size(), after, func(e agent.Event) error {
-		over = e.Type == agent.Finished
-		return f(e)
-	})
-	if err == nil && !over && !d.hasEnded(p) {
-		err = fmt.Errorf("%w: another process runs the turn; these are its events so far", atoll.ErrUnavailable)
-	}
-	return err
 }
 
 // hasEnded reports whether a turn that is not running here has ended.
@@ -436,46 +464,34 @@ func (d *Registry) hasEnded(p turnKey) bool {
 	return err != nil || r.State == Finished
 }
 
-// findRunning returns a running turn of this process, or an error that explains
-// why it is not running here.
-func (d *Registry) findRunning(op string, o atoll.Owner, id string) (*Turn, error) {
-	if t := d.find(turnKey{o, id}); t != nil {
-		return t, nil
+// wrapError adds the operation and the turn to an error, which may be nil.
+func wrapError(op, id string, err error) error {
+	if err == nil {
+		return nil
 	}
-	r, err := d.load(turnKey{o, id})
-	switch {
-	case err != nil:
-	case r.State == Finished:
-		err = fmt.Errorf("%w: the turn has ended", atoll.ErrState)
-	default:
-		err = fmt.Errorf("%w: another process runs the turn", atoll.ErrUnavailable)
-	}
-	return nil, &atoll.Error{Op: op, ID: clipText(id), Err: err}
+	return &atoll.Error{Op: op, ID: clipText(id), Err: err}
 }
 
 // Decide answers a permission request of a turn; by names what decided.
-func (d *Registry) Decide(o atoll.Owner, id, permission, by string, answer agent.Decision) error {
-	t, err := d.findRunning("decide", o, id)
-	if err != nil {
-		return err
+func (d *Registry) Decide(ctx context.Context, o atoll.Owner, id, permission, by string, answer agent.Decision) error {
+	var err error
+	if t := d.find(turnKey{o, id}); t != nil {
+		err = t.decide(permission, by, answer)
+	} else {
+		err = d.callOther(ctx, turnKey{o, id}, call{Decision: &keptDecision{ID: permission, By: by, Decision: answer}})
 	}
-	if err := t.decidePermission(permission, by, answer); err != nil {
-		return &atoll.Error{Op: "decide", ID: id, Err: err}
-	}
-	t.notifyState()
-	return nil
+	return wrapError("decide", id, err)
 }
 
 // Interrupt asks the work of a turn to stop.
-func (d *Registry) Interrupt(o atoll.Owner, id string) error {
-	t, err := d.findRunning("interrupt", o, id)
-	if err != nil {
-		return err
+func (d *Registry) Interrupt(ctx context.Context, o atoll.Owner, id string) error {
+	var err error
+	if t := d.find(turnKey{o, id}); t != nil {
+		err = t.requestInterrupt()
+	} else {
+		err = d.callOther(ctx, turnKey{o, id}, call{Interrupt: true})
 	}
-	if err := t.requestInterrupt(); err != nil {
-		return &atoll.Error{Op: "interrupt", ID: id, Err: err}
-	}
-	return nil
+	return wrapError("interrupt", id, err)
 }
 
 // AnswerToolCall passes the result of a client's tool to the turn that waits for it, and
@@ -489,6 +505,24 @@ func (d *Registry) AnswerToolCall(o atoll.Owner, turn, call string, a ToolAnswer
 	}
 	return t
 }
+
+// AnswerTurn passes the result of a client's tool to a turn, which another process may run. It returns ErrNotFound if the turn does
+// not wait for the call.
+func (d *Registry) AnswerTurn(ctx context.Context, o atoll.Owner, id, toolCall string, a ToolAnswer) error {
+	var err error
+	if d.find(turnKey{o, id}) == nil {
+		err = d.callOther(ctx, turnKey{o, id}, call{Answer: &callAnswer{toolCall, a}})
+	} else if d.AnswerToolCall(o, id, toolCall, a) == nil {
+		err = errNotWaiting
+	}
+	if errors.Is(err, errOver) {
+		err = errNotWaiting
+	}
+	return wrapError("answer tool call", id, err)
+}
+
+// errNotWaiting is the error of a result of a client's tool that no turn waits for.
+var errNotWaiting = fmt.Errorf("%w: the turn does not wait for the result of this call", atoll.ErrNotFound)
 
 // CancelWaiting cancels the owner's turns of a chat that wait for results of client
 // tools, since the client will not send them. It reports whether there was one.
@@ -518,21 +552,33 @@ func (d *Registry) Cancel(ctx context.Context, o atoll.Owner, id string) error {
 	return d.cancelCause(ctx, o, id, errCancelled)
 }
 
-// cancelCause is Cancel with a cause.
+// cancelCause is Cancel with a cause. A turn of another process is cancelled for its owner.
 func (d *Registry) cancelCause(ctx context.Context, o atoll.Owner, id string, cause error) error {
-	t, err := d.findRunning("cancel turn", o, id)
-	if errors.Is(err, atoll.ErrState) {
-		return d.removeFiles(turnKey{o, id})
+	p := turnKey{o, id}
+	if t := d.find(p); t != nil {
+		return wrapError("cancel turn", id, t.cancelAndWait(ctx, cause))
 	}
-	if err != nil {
-		return err
+	r, err := d.load(p)
+	if err == nil && r.State == Finished {
+		return d.removeFiles(p)
 	}
+	if err == nil {
+		err = d.callOther(ctx, p, call{Cancel: true})
+	}
+	if errors.Is(err, errOver) { // it has ended meanwhile
+		return nil
+	}
+	return wrapError("cancel turn", id, err)
+}
+
+// cancelAndWait cancels the turn and waits for its end.
+func (t *Turn) cancelAndWait(ctx context.Context, cause error) error {
 	t.cancel(cause)
 	select {
 	case <-t.done:
 		return nil
 	case <-ctx.Done():
-		return &atoll.Error{Op: "cancel turn", ID: id, Err: context.Cause(ctx)}
+		return context.Cause(ctx)
 	}
 }
 
@@ -542,7 +588,7 @@ func (d *Registry) removeFiles(p turnKey) error {
 	if errors.Is(record, os.ErrNotExist) { // it was not saved yet
 		record = nil
 	}
-	return errors.Join(os.RemoveAll(d.queueName(p)), os.RemoveAll(d.requestName(p)), record, os.Remove(d.logName(p)), os.RemoveAll(d.keptDir(p)))
+	return errors.Join(os.RemoveAll(d.queueName(p)), os.RemoveAll(d.requestName(p)), record, os.Remove(d.logName(p)), os.RemoveAll(d.keptDir(p)), os.RemoveAll(d.callsDir(p)))
 }
 
 // Done returns a channel that is closed after the turn's last event.

@@ -121,16 +121,16 @@ func (t *Turn) Journal() string { return filepath.Join(t.keptDir(), keptJournal)
 
 func (t *Turn) keptDir() string { return t.registry.keptDir(turnKey{t.rec.Owner, t.rec.ID}) }
 
-// SkipTold drops as many of the next events as an earlier process has emitted since Keep: they are the
+// SkipReplayedEvents drops as many of the next events as an earlier process has emitted since Keep: they are the
 // same ones.
-func (t *Turn) SkipTold() {
+func (t *Turn) SkipReplayedEvents() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.toSkip = t.told
 }
 
-// skipTold reports whether an event is to be dropped.
-func (t *Turn) skipTold() bool {
+// skipsReplayedEvent reports whether an event is to be dropped.
+func (t *Turn) skipsReplayedEvent() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.toSkip == 0 {
@@ -161,6 +161,7 @@ func (d *Registry) Resume(prepare func(Left) (Work, error)) {
 	if !d.opts.Keep {
 		return
 	}
+	d.removeOldRequests()
 	d.resumeAll(prepare)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -237,7 +238,7 @@ func (d *Registry) resumeTurn(p turnKey, prepare func(Left) (Work, error)) error
 	if work == nil {
 		return errors.Join(err, d.finishLeft(l, r), l.file.Close())
 	}
-	told, err := countTold(l, seq)
+	told, err := countEmitted(l, seq)
 	var decided map[string]keptDecision
 	if err == nil {
 		decided, err = d.loadDecisions(p, l)
@@ -301,8 +302,8 @@ func (d *Registry) loadResult(p turnKey) (*keptResult, error) {
 	return end, nil
 }
 
-// countTold counts the events of the agent's session that were told, with those that a full log does not have.
-func countTold(l *log, after int64) (int, error) {
+// countEmitted counts the events of the agent's session that were told, with those that a full log does not have.
+func countEmitted(l *log, after int64) (int, error) {
 	n := int(l.seq - after)
 	_, err := replayEvents(l.file, 0, l.size, after, func(e agent.Event) error {
 		if e.Type == agent.ClientToolCalled || e.Type == agent.Dropped { // of the turn, not of the session

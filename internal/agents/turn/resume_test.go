@@ -70,7 +70,7 @@ func TestResume(t *testing.T) {
 		}
 		return func(_ context.Context, again *Turn) (agent.Result, error) {
 			again.Emit(agent.Event{Type: agent.Warning, Text: "of its own"})
-			again.SkipTold()
+			again.SkipReplayedEvents()
 			for _, text := range []string{"one", "two", "three"} {
 				again.Emit(textEvent(text))
 			}
@@ -266,7 +266,7 @@ func TestKilledAfterDecision(t *testing.T) {
 	resolved := agent.Event{Type: agent.PermissionResolved, Permission: &agent.Permission{ID: "received"}}
 	x := startKept(t, first, request("received"), request("lost"))
 	for _, id := range []string{"received", "lost"} {
-		if err := first.Decide(alice, x.ID(), id, "alice", agent.Decision{Allow: true, Message: id}); err != nil {
+		if err := first.Decide(t.Context(), alice, x.ID(), id, "alice", agent.Decision{Allow: true, Message: id}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -275,7 +275,7 @@ func TestKilledAfterDecision(t *testing.T) {
 	second := open(t, Options{Dir: dir, Keep: true, PermissionTimeout: 20 * time.Second})
 	second.Resume(func(Left) (Work, error) {
 		return func(ctx context.Context, again *Turn) (agent.Result, error) {
-			again.SkipTold()
+			again.SkipReplayedEvents()
 			for _, e := range []agent.Event{request("received"), request("lost"), resolved} {
 				again.Emit(e)
 			}
@@ -313,7 +313,7 @@ func TestKilledAfterInterrupt(t *testing.T) {
 			if early {
 				x.kept.Store(false)
 			}
-			if err := first.Interrupt(alice, x.ID()); err != nil {
+			if err := first.Interrupt(t.Context(), alice, x.ID()); err != nil {
 				t.Fatal(err)
 			}
 			if early {

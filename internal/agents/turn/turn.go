@@ -137,7 +137,7 @@ func (t *Turn) Emit(e agent.Event) {
 		e.Message = t.noteMessage(*e.Message)
 	}
 	switch {
-	case e.Type == agent.Finished || t.skipTold():
+	case e.Type == agent.Finished || t.skipsReplayedEvent():
 		return
 	case e.Type == agent.PermissionRequested && e.Permission != nil:
 		t.expectPermission(*e.Permission)
@@ -302,6 +302,15 @@ func (t *Turn) answerToolCall(id string, a ToolAnswer) bool {
 	delete(t.clientCalls, id)
 	w.answer <- a
 	return true
+}
+
+// decide answers a permission request.
+func (t *Turn) decide(id, by string, d agent.Decision) error {
+	err := t.decidePermission(id, by, d)
+	if err == nil {
+		t.notifyState()
+	}
+	return err
 }
 
 // decidePermission answers a permission request. The decision is recorded first.

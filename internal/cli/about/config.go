@@ -231,10 +231,10 @@ is 1 if there are errors.`,
 func checkProjectFile(name string) error {
 	b, err := config.ReadSmallFile(name)
 	if err != nil {
-		return nil //nolint:nilerror // likewise
+		return nil // likewise
 	}
 	if root, err := config.ParseYAML(name, b); err != nil || root == nil {
-		return nil //nolint:nilerror // likewise
+		return nil // likewise
 	}
 	return projectfile.CheckKnown(name, b)
 }

@@ -174,7 +174,8 @@ func (a commands) runChecks(ctx context.Context) []finding {
 	}
 	wg.Wait()
 	list = append(list, slices.Concat(found...)...)
-	return append(append(list, a.checkWork(ctx), checkMachine(), checkLocalhost(ctx), checkLocal()), append(a.checkLogins(ctx), a.checkFleet(ctx)...)...)
+	list = append(list, a.checkWork(ctx), checkMachine(), checkLocalhost(ctx), checkLocal())
+	return slices.Concat(list, a.checkArchive(ctx), a.checkLogins(ctx), a.checkFleet(ctx))
 }
 
 // examineDriver checks one driver. A driver that does not work is a problem only if it is the

@@ -127,7 +127,8 @@ func TestServersOfEditor(t *testing.T) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "tickets", Version: "1"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: "find.ticket", Description: "Finds a ticket."}, func(_ context.Context, _ *mcp.CallToolRequest, in struct {
 		N int `json:"n"`
-	}) (*mcp.CallToolResult, any, error) {
+	},
+	) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprint("ticket ", in.N)}}}, nil, nil
 	})
 	web := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {

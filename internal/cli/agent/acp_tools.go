@@ -274,7 +274,7 @@ func (t *acpTurn) askTool(ctx context.Context, c agent.ToolCall) bool {
 	return false
 }
 
-// editorToolTitle returns what a request for permission says of a tool of the editor, not what the agent says.
+// editorToolTitle returns the title of a request for permission to use a tool of the editor. The agent has no part in it.
 func editorToolTitle(name string) string {
 	return name + " (a tool of the editor, outside of the sandbox)"
 }

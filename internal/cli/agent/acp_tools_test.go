@@ -50,7 +50,8 @@ func TestEditorToolsNeedPermission(t *testing.T) {
 	server := mcp.NewServer(&mcp.Implementation{Name: "tickets", Version: "1"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: "close"}, func(_ context.Context, _ *mcp.CallToolRequest, in struct {
 		N int `json:"n"`
-	}) (*mcp.CallToolResult, any, error) {
+	},
+	) (*mcp.CallToolResult, any, error) {
 		calls <- fmt.Sprint(in.N)
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "closed"}}}, nil, nil
 	})

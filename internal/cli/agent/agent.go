@@ -210,7 +210,7 @@ The exit status is 1 if the agent failed or exceeded a limit.`,
 			}
 			r.Agent = args[0]
 			if r.Sandbox != "" {
-				if err := ofNewOnes(cmd); err != nil {
+				if err := refuseNewSandboxFlags(cmd); err != nil {
 					return err
 				}
 				return a.runTurn(cmd.Context(), r, &f)
@@ -227,8 +227,8 @@ The exit status is 1 if the agent failed or exceeded a limit.`,
 	return cmd
 }
 
-// ofNewOnes refuses flags that say what a new sandbox is like.
-func ofNewOnes(cmd *cobra.Command) error {
+// refuseNewSandboxFlags refuses flags that say what a new sandbox is like.
+func refuseNewSandboxFlags(cmd *cobra.Command) error {
 	var spec sandboxflag.Flags
 	of := &cobra.Command{}
 	spec.AddAll(of)

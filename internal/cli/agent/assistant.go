@@ -114,7 +114,7 @@ directory are checked. A DIRECTORY is an assistant or has assistants below it.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c := &checking{problems: []*assistant.Problem{}, found: []string{}, env: os.LookupEnv}
 			if lenient {
-				c.env = set
+				c.env = lookupAnyVariable
 			}
 			dir, err := a.AppDir()
 			if err != nil {
@@ -135,8 +135,8 @@ directory are checked. A DIRECTORY is an assistant or has assistants below it.`,
 	return cmd
 }
 
-// set is an environment in which everything is set.
-func set(name string) (string, bool) {
+// lookupAnyVariable looks up a variable in an environment in which every variable is set.
+func lookupAnyVariable(name string) (string, bool) {
 	if v, ok := os.LookupEnv(name); ok {
 		return v, true
 	}

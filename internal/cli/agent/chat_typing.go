@@ -106,7 +106,7 @@ func (t *typist) sendLine(ctx context.Context, text string) {
 func (t *typist) print(text string) {
 	t.view.mu.Lock()
 	defer t.view.mu.Unlock()
-	t.view.say1(output.Dim, "  "+text)
+	t.view.printStyledLine(output.Dim, "  "+text)
 }
 
 // addQueued adds a turn that waits for the one under way.

@@ -136,7 +136,7 @@ func (f *follower) askPermission(ctx context.Context, p agent.Permission) error 
 	fmt.Fprintln(f.a.Err, map[byte]string{'y': "yes", 'a': "always", 'n': "no"}[key])
 	err = f.c.DecideTurn(ctx, f.id, p.ID, d)
 	if errors.Is(err, atoll.ErrNotFound) { // somebody else, or its deadline, was faster
-		f.view.say1(output.Dim, "  it was decided meanwhile")
+		f.view.printStyledLine(output.Dim, "  it was decided meanwhile")
 		return nil
 	}
 	if f.mine == nil {
@@ -170,7 +170,7 @@ func (f *follower) reportResolved(p agent.Permission) {
 	if p.By != "" {
 		what += " by " + p.By
 	}
-	f.view.say1(output.Dim, "  "+what)
+	f.view.printStyledLine(output.Dim, "  "+what)
 }
 
 func withinText(t time.Time) string {

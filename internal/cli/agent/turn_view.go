@@ -116,23 +116,23 @@ func (v *turnView) printEvent(e agent.Event) {
 		delete(v.tools, e.Tool.ID)
 		v.toolEnd(e)
 	case agent.PermissionDenied:
-		v.say1(output.Red, "✗ not permitted: "+output.ToolCallTitle(e.Tool))
+		v.printStyledLine(output.Red, "✗ not permitted: "+output.ToolCallTitle(e.Tool))
 	case agent.PlanChanged:
 		for _, s := range e.Plan {
 			mark := map[string]string{"completed": "☑", "in_progress": "▸"}[s.Status]
 			if mark == "" {
 				mark = "☐"
 			}
-			v.say1(output.Dim, "  "+mark+" "+s.Text)
+			v.printStyledLine(output.Dim, "  "+mark+" "+s.Text)
 		}
 	case agent.Retrying:
-		v.say1(output.Yellow, fmt.Sprintf("⟳ the model does not answer (%s): try %d in %s", retryReason(e.Retry), e.Retry.Attempt+1, e.Retry.Delay.Round(100*time.Millisecond)))
+		v.printStyledLine(output.Yellow, fmt.Sprintf("⟳ the model does not answer (%s): try %d in %s", retryReason(e.Retry), e.Retry.Attempt+1, e.Retry.Delay.Round(100*time.Millisecond)))
 	case agent.MessageChanged:
 		v.printMessage(e)
 	case agent.Dropped:
 		v.dropped = e.Text // shown at the end: it must not break the text
 	case agent.Warning:
-		v.say1(output.Yellow, "! "+e.Text)
+		v.printStyledLine(output.Yellow, "! "+e.Text)
 	case agent.Finished:
 		v.printResult(e.Result)
 	}
@@ -142,11 +142,11 @@ func (v *turnView) printEvent(e agent.Event) {
 func (v *turnView) printMessage(e agent.Event) {
 	switch e.Message.State {
 	case agent.MessageSent:
-		v.say1(output.Dim, "you> "+e.Text)
+		v.printStyledLine(output.Dim, "you> "+e.Text)
 	case agent.MessageDropped:
-		v.say1(output.Yellow, "! the agent has not read the message "+e.Message.ID)
+		v.printStyledLine(output.Yellow, "! the agent has not read the message "+e.Message.ID)
 	case agent.MessageQueued:
-		v.say1(output.Dim, "the message "+e.Message.ID+" is queued as turn "+e.Message.Turn)
+		v.printStyledLine(output.Dim, "the message "+e.Message.ID+" is queued as turn "+e.Message.Turn)
 	case agent.MessageRead:
 	}
 }
@@ -184,8 +184,8 @@ func (v *turnView) printNote(s string) {
 	}
 }
 
-// say1 writes a line about the turn.
-func (v *turnView) say1(style, text string) {
+// printStyledLine prints a line about the turn.
+func (v *turnView) printStyledLine(style, text string) {
 	if v.paint.Line > 0 {
 		v.endText()
 	}
@@ -219,7 +219,7 @@ func (v *turnView) printStart(e agent.Event) {
 			parts = append(parts, "tools of "+m.Name+" "+m.Status)
 		}
 	}
-	v.say1(output.Dim, "● "+strings.Join(parts, " · "))
+	v.printStyledLine(output.Dim, "● "+strings.Join(parts, " · "))
 }
 
 var marks = map[agent.Kind]string{
@@ -238,7 +238,7 @@ func (v *turnView) printTool(e agent.Event) {
 		indent = "    ↳ "
 	}
 	v.last = output.ToolCallTitle(e.Tool)
-	v.say1(output.Code, indent+mark+" "+output.Truncate(v.last, 160))
+	v.printStyledLine(output.Code, indent+mark+" "+output.Truncate(v.last, 160))
 }
 
 // toolEnd shows what came of a call.
@@ -250,7 +250,7 @@ func (v *turnView) toolEnd(e agent.Event) {
 		if d.Path != output.ToolCallTitle(t) && d.Path != v.last {
 			name = d.Path + "  "
 		}
-		v.say1(output.Dim, fmt.Sprintf("      %s+%d −%d", name, plus, minus))
+		v.printStyledLine(output.Dim, fmt.Sprintf("      %s+%d −%d", name, plus, minus))
 	}
 	shown := 3
 	switch {
@@ -265,7 +265,7 @@ func (v *turnView) toolEnd(e agent.Event) {
 		if t.Reason != "" {
 			what += ": " + t.Reason
 		}
-		v.say1(output.Red, "      ✗ "+what)
+		v.printStyledLine(output.Red, "      ✗ "+what)
 		shown = 6
 	case t.Kind != agent.Execute && t.Kind != agent.MCP && !v.verbose:
 		return
@@ -278,10 +278,10 @@ func (v *turnView) toolEnd(e agent.Event) {
 		shown = len(out)
 	}
 	for _, l := range out[:min(shown, len(out))] {
-		v.say1(output.Dim, "      "+output.Truncate(l, 200))
+		v.printStyledLine(output.Dim, "      "+output.Truncate(l, 200))
 	}
 	if n := len(out) - shown; n > 0 {
-		v.say1(output.Dim, fmt.Sprintf("      … %d more lines", n))
+		v.printStyledLine(output.Dim, fmt.Sprintf("      … %d more lines", n))
 	}
 }
 
@@ -309,14 +309,14 @@ func countChanges(d agent.Diff) (plus, minus int) {
 // printPermission shows a request for permission that is answered elsewhere.
 func (v *turnView) printPermission(turn string, p agent.Permission) {
 	v.printRequest(p)
-	v.say1(output.Yellow, fmt.Sprintf("  'atoll turn decide %s %s allow' or deny%s", turn, p.ID, withinText(p.Deadline)))
+	v.printStyledLine(output.Yellow, fmt.Sprintf("  'atoll turn decide %s %s allow' or deny%s", turn, p.ID, withinText(p.Deadline)))
 }
 
 // printRequest shows what an agent asks for.
 func (v *turnView) printRequest(p agent.Permission) {
-	v.say1(output.Yellow, "? "+describeTool(&p.Tool))
+	v.printStyledLine(output.Yellow, "? "+describeTool(&p.Tool))
 	for _, l := range toolDetails(&p.Tool) {
-		v.say1(output.Dim, "    "+output.Truncate(l, 200))
+		v.printStyledLine(output.Dim, "    "+output.Truncate(l, 200))
 	}
 }
 
@@ -361,7 +361,7 @@ func (v *turnView) printResult(r *agent.Result) {
 		v.endText()
 	}
 	if v.dropped != "" {
-		v.say1(output.Yellow, "! "+v.dropped)
+		v.printStyledLine(output.Yellow, "! "+v.dropped)
 	}
 	parts := []string{"done"}
 	mark, style := "✓", output.Green
@@ -385,9 +385,9 @@ func (v *turnView) printResult(r *agent.Result) {
 	parts = append(parts, r.Duration.Round(100*time.Millisecond).String())
 	quiet := v.quiet
 	v.quiet = quiet && r.Outcome == agent.OK // why it failed is always said
-	v.say1(style, mark+" "+strings.Join(parts, " · "))
+	v.printStyledLine(style, mark+" "+strings.Join(parts, " · "))
 	if r.Outcome == agent.Crashed && r.Stderr != "" {
-		v.say1(output.Dim, lastLines(r.Stderr, 10))
+		v.printStyledLine(output.Dim, lastLines(r.Stderr, 10))
 	}
 	v.quiet = quiet
 }

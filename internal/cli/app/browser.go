@@ -28,7 +28,7 @@ func (a *App) OpenBrowser(ctx context.Context, address string) (bool, error) {
 	}
 	path, err := exec.LookPath(program)
 	if err != nil {
-		return false, nil //nolint:nilerror // it is printed instead
+		return false, nil // it is printed instead
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, openTime, fmt.Errorf("%w: %s has not ended for %v", atoll.ErrTimeout, program, openTime))
 	defer cancel()

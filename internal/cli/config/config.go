@@ -73,6 +73,7 @@ var Keys = []key{
 	{Name: "env_files", Form: formPatterns, Help: "patterns of ignored files that 'atoll up' uploads, like .env*"},
 	{Name: "sync.mode", Form: formSync, Flag: "sync-mode", Help: "sync mode of new projects: manual, auto-commit or auto-idle (default manual)"},
 	{Name: "sync.idle", Form: formSyncIdle, Help: "idle time until auto-idle syncs, 30s or more (default 30s)"},
+	{Name: "editor", Form: formText, Flag: "editor", Help: "editor of 'atoll code': code, code-insiders, cursor, windsurf, codium or zed (default: the first that is installed)"},
 	{Name: "terminal.shell", Form: formText, Help: "shell of projects' terminals (default: bash, else the user's shell)"},
 	{Name: "terminal.provider", Form: formProvider, Help: "page of 'atoll attach --web': builtin or zellij (default builtin)"},
 
@@ -462,7 +463,7 @@ func UserFile() (string, error) {
 	if !filepath.IsAbs(dir) {
 		home, err := os.UserHomeDir()
 		if err != nil || !filepath.IsAbs(home) {
-			return "", nil //nolint:nilerror // who has no home has no file there
+			return "", nil // who has no home has no file there
 		}
 		dir = filepath.Join(home, ".config")
 	}

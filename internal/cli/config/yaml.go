@@ -338,7 +338,7 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 func findProject(dir string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return "", nil //nolint:nilerror // who stands nowhere has no project
+		return "", nil // who stands nowhere has no project
 	}
 	for _, d := range listParents(dir) {
 		name := filepath.Join(d, projectfile.Name)

@@ -120,7 +120,7 @@ func Fetch(ctx context.Context, a *app.App, w *Pair, f SyncOptions) (h SyncOutco
 	h.Result, err = repo.Sync(ctx, w.Sandbox, project.FetchOptions{Name: w.Name(), Branch: f.Branch, DryRun: f.DryRun, ImportedTree: w.Info.Labels[project.LabelImported]})
 	h.Refusal = ExplainRefusal(a, w, err)
 	if f.DryRun {
-		h.Refusal = wouldBe(err, h.Refusal)
+		h.Refusal = dryRunRefusal(err, h.Refusal)
 	}
 	if h.Result == nil {
 		return h, h.Refusal
@@ -211,8 +211,8 @@ func ExplainLook(a *app.App, w *Pair, got *project.FetchResult, err error) error
 	return exitcode.With(exitcode.OK, fmt.Errorf("%s: %w: this branch is here already\n%s", w.Name(), project.ErrNoNewWork, strings.TrimSuffix(pending, "\n")))
 }
 
-// wouldBe is a refusal of a dry run, in which nothing was fetched.
-func wouldBe(err, refusal error) error {
+// dryRunRefusal is a refusal of a dry run, in which nothing was fetched.
+func dryRunRefusal(err, refusal error) error {
 	var documented exitcode.Error
 	if !errors.As(refusal, &documented) || documented.Code != exitcode.Refused {
 		return refusal

@@ -173,7 +173,7 @@ func watchAlone(ctx context.Context, a *app.App, w *Pair, repo *project.Repo) (e
 	a.Progress("atoll: watching %s (%s)", w.Name(), w.Mode)
 	for wait := watchAgain; ; wait = min(2*wait, watchAgainMost) {
 		began := time.Now()
-		auto := project.AutoSync{Mode: w.Mode, Delay: quietOf(a, w.Mode), Sync: func(ctx context.Context) error { return syncOnce(ctx, a, w, repo) }}
+		auto := project.AutoSync{Mode: w.Mode, Delay: extraQuietTime(a, w.Mode), Sync: func(ctx context.Context) error { return syncOnce(ctx, a, w, repo) }}
 		err := auto.Run(ctx, w.Sandbox)
 		if ctx.Err() != nil {
 			return nil // somebody has ended it
@@ -203,9 +203,9 @@ func watchAlone(ctx context.Context, a *app.App, w *Pair, repo *project.Repo) (e
 	}
 }
 
-// quietOf is how long nothing more happens before a sync: of auto-idle what
+// extraQuietTime is how long nothing more happens before a sync: of auto-idle what
 // sync.idle is longer than what a sandbox calls idle; 0: as long as ever.
-func quietOf(a *app.App, mode project.SyncMode) time.Duration {
+func extraQuietTime(a *app.App, mode project.SyncMode) time.Duration {
 	if mode != project.AutoIdle {
 		return 0
 	}

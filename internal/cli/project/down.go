@@ -69,7 +69,7 @@ The default NAME is the sandbox of this directory. The exit status is 3 if
 
 func (a commands) runDown(ctx context.Context, w *pairing.Pair, f downFlags) error {
 	if f.rm && !f.force {
-		if err := a.mayRemove(ctx, w); err != nil {
+		if err := a.confirmRemoval(ctx, w); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func (a commands) runDown(ctx context.Context, w *pairing.Pair, f downFlags) err
 	atWork := w.Info.State == atoll.Running || w.Info.State == atoll.Paused
 	if atWork || f.rm || f.sync {
 		var err error
-		if d.Sync, err = a.bringOut(ctx, w, f); err != nil {
+		if d.Sync, err = a.saveAndSync(ctx, w, f); err != nil {
 			return err
 		}
 	}
@@ -99,8 +99,8 @@ func (a commands) runDown(ctx context.Context, w *pairing.Pair, f downFlags) err
 	return nil
 }
 
-// mayRemove asks a person whether a sandbox is to go.
-func (a commands) mayRemove(ctx context.Context, w *pairing.Pair) error {
+// confirmRemoval asks a person whether a sandbox is to go.
+func (a commands) confirmRemoval(ctx context.Context, w *pairing.Pair) error {
 	if !tty.IsTerminal(a.In) || !tty.IsTerminal(a.Err) || a.JSON {
 		return exitcode.With(exitcode.Refused, fmt.Errorf("sandbox %s: %w: removing it needs a confirmation, and standard input is not a terminal: use --force", w.Name(), atoll.ErrDenied))
 	}
@@ -111,10 +111,10 @@ func (a commands) mayRemove(ctx context.Context, w *pairing.Pair) error {
 	return err
 }
 
-// bringOut saves the work, and then brings it home, if that is wanted. What could
+// saveAndSync saves the work, and then brings it home, if that is wanted. What could
 // not be saved, or was refused, stops nothing that keeps the files, if that is
 // forced; else the sandbox is what it was.
-func (a commands) bringOut(ctx context.Context, w *pairing.Pair, f downFlags) (s *pairing.SyncReport, err error) {
+func (a commands) saveAndSync(ctx context.Context, w *pairing.Pair, f downFlags) (s *pairing.SyncReport, err error) {
 	was := w.Info.State
 	err = pairing.Rescue(ctx, a.App, w)
 	if err == nil && f.sync {

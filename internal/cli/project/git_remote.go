@@ -33,7 +33,7 @@ func (a commands) gitRemoteCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			repo, err := gitsRepo(cmd.Context())
+			repo, err := openCallingRepo(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -42,8 +42,8 @@ func (a commands) gitRemoteCommand() *cobra.Command {
 	}
 }
 
-// gitsRepo is the repository that git works in when it calls.
-func gitsRepo(ctx context.Context) (*project.Repo, error) {
+// openCallingRepo opens the repository that git works in when it calls.
+func openCallingRepo(ctx context.Context) (*project.Repo, error) {
 	at := "."
 	if dir := os.Getenv("GIT_DIR"); filepath.IsAbs(dir) && filepath.Base(dir) == ".git" {
 		at = filepath.Dir(dir) // 'git clone' is not in it

@@ -181,7 +181,7 @@ func (a commands) joinWork(ctx context.Context, args []string, f joinFlags, verb
 	m := project.MergeOptions{Name: w.Name(), Branch: branch, Message: f.message, Target: f.to, DryRun: true, ImportedTree: w.Info.Labels[project.LabelImported], Fetched: got}
 	res, err := do(repo, ctx, m)
 	if err == nil && !f.dryRun {
-		if err = a.mayJoin(ctx, res, f.yes, verb); err == nil {
+		if err = a.confirmMerge(ctx, res, f.yes, verb); err == nil {
 			m.DryRun, m.Tip = false, res.Tip // nothing that came while somebody was thinking
 			res, err = do(repo, ctx, m)
 		}
@@ -237,8 +237,8 @@ func joinText(res *project.MergeResult, branch, verb string, f joinFlags) string
 	return text
 }
 
-// mayJoin asks, if something comes that can make something run.
-func (a commands) mayJoin(ctx context.Context, res *project.MergeResult, yes bool, verb string) error {
+// confirmMerge asks, if something comes that can make something run.
+func (a commands) confirmMerge(ctx context.Context, res *project.MergeResult, yes bool, verb string) error {
 	if len(res.Risks) == 0 || yes {
 		return nil
 	}

@@ -165,7 +165,7 @@ func (a commands) publish(ctx context.Context, repo *project.Repo, plan *project
 	if f.dryRun {
 		return nil
 	}
-	if err := a.mayJoin(ctx, &project.MergeResult{Risks: plan.Risks}, f.yes, "push"); err != nil {
+	if err := a.confirmMerge(ctx, &project.MergeResult{Risks: plan.Risks}, f.yes, "push"); err != nil {
 		return err
 	}
 	if plan.Known != plan.Tip {

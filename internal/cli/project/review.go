@@ -152,7 +152,7 @@ func (a commands) printReview(res reviewResult) error {
 // lastAgent returns the agent that worked on a branch last, or the one of --agent.
 func (a commands) lastAgent(ctx context.Context, w *pairing.Pair, branch string, f reviewFlags) (string, error) {
 	if f.agent != "" {
-		one, err := residentOf(f.agent)
+		one, err := findTerminalAgent(f.agent)
 		if err != nil {
 			return "", err
 		}

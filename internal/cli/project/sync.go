@@ -1,8 +1,11 @@
 package project
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 
+	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/cli/app"
 	"github.com/atoll-sandbox/atoll/internal/cli/pairing"
 )
@@ -12,6 +15,7 @@ conflicts, or work of yours would be lost.`
 
 func (a commands) syncCommand() *cobra.Command {
 	var f pairing.SyncOptions
+	var to string
 	cmd := &cobra.Command{
 		Use:   "sync [NAME]",
 		Short: "Sync work of a project's sandbox to your repository",
@@ -27,20 +31,36 @@ since, and that the sandbox committed, are updated, too; the uploaded versions
 are saved. Files that can run code on this machine are listed: review them
 first.
 
+With --to, your branches and your working tree stay as they are: the files of
+the sandbox, also uncommitted ones, are put into a separate working tree at
+DIRECTORY, which is created; with --watch, again after each change. Look at them
+there with your own editor, but run none of them. Ignored files are left out.
+
 The default NAME is the sandbox of this directory.
 
 ` + syncStatuses,
 		Example: `  atoll sync
   atoll sync web --dry-run
   atoll sync web --branch feature/login
+  atoll sync --watch --to ../web-sandbox
   atoll sync --artifacts
   atoll sync --artifacts='dist,*.whl'`,
 		Args:              app.CheckArgCount(0, 1, "at most the name of a sandbox"),
 		ValidArgsFunction: pairing.CompleteNames(a.App, 0),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			mirrors := cmd.Flags().Changed("to")
+			if mirrors && to == "" { // of a variable that is not set
+				return fmt.Errorf("%w: --to is empty: name a directory", atoll.ErrInvalid)
+			}
 			w, err := pairing.FindByArg(cmd.Context(), a.App, args)
 			if err != nil {
 				return err
+			}
+			if mirrors {
+				return pairing.Mirror(cmd.Context(), a.App, w, to, f.Branch, f.Watch)
+			}
+			if f.Watch && f.Branch != "" {
+				return fmt.Errorf("%w: --watch syncs as the sandbox's mode says: --branch goes with it only if --to is given", atoll.ErrInvalid)
 			}
 			if f.Watch {
 				return pairing.Watch(cmd.Context(), a.App, w)
@@ -53,8 +73,10 @@ The default NAME is the sandbox of this directory.
 	cmd.Flags().Lookup("artifacts").NoOptDefVal = pairing.DefaultArtifacts
 	cmd.Flags().BoolVarP(&f.DryRun, "dry-run", "n", false, "check only, change nothing")
 	cmd.Flags().BoolVarP(&f.Watch, "watch", "w", false, "keep syncing as the sandbox's mode says, until it ends")
+	cmd.Flags().StringVar(&to, "to", "", "put the files into a separate working tree at `DIRECTORY`")
 	cmd.MarkFlagsMutuallyExclusive("watch", "dry-run")
-	cmd.MarkFlagsMutuallyExclusive("watch", "branch")
+	cmd.MarkFlagsMutuallyExclusive("to", "dry-run")
+	cmd.MarkFlagsMutuallyExclusive("to", "artifacts")
 	cmd.MarkFlagsMutuallyExclusive("watch", "artifacts")
 	return cmd
 }

@@ -136,21 +136,21 @@ func (f *upFlags) parseArguments(args []string) (dir string, err error) {
 		return "", err
 	}
 	for i, arg := range args {
-		if _, err := residentOf(arg); err == nil && i == 0 && f.agent == "" {
+		if _, err := findTerminalAgent(arg); err == nil && i == 0 && f.agent == "" {
 			f.agent = arg
 			continue
 		}
 		info, serr := os.Stat(arg)
 		switch {
 		case i == 0 && len(args) == 2 && f.agent == "":
-			_, err := residentOf(arg)
+			_, err := findTerminalAgent(arg)
 			return "", err
 		case dir != ".":
 			return "", fmt.Errorf("%w: %s and %s: one directory", atoll.ErrInvalid, dir, arg)
 		case serr != nil || !info.IsDir():
 			err := fmt.Errorf("%w: directory %q", atoll.ErrNotFound, arg)
 			if i == 0 && f.agent == "" && !strings.ContainsRune(arg, filepath.Separator) {
-				_, err = residentOf(arg)
+				_, err = findTerminalAgent(arg)
 				err = fmt.Errorf("%w; and no directory here is called so", err)
 			}
 			return "", err
@@ -158,7 +158,7 @@ func (f *upFlags) parseArguments(args []string) (dir string, err error) {
 		dir = arg
 	}
 	if f.agent != "" {
-		_, err = residentOf(f.agent)
+		_, err = findTerminalAgent(f.agent)
 	}
 	return dir, err
 }
@@ -166,7 +166,7 @@ func (f *upFlags) parseArguments(args []string) (dir string, err error) {
 func completeUp(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	var names []string
 	if len(args) == 0 {
-		for _, r := range residents {
+		for _, r := range terminalAgents {
 			names = append(names, r.name)
 		}
 	}
@@ -507,11 +507,11 @@ func (a commands) openAgentTerminal(ctx context.Context, r *upRun, w *pairing.Pa
 	if r.agent == "" {
 		return spec.Name, attach.EnsureTerminal(ctx, a.App, w.Sandbox, spec)
 	}
-	one, err := residentOf(r.agent)
+	one, err := findTerminalAgent(r.agent)
 	if err != nil {
 		return "", err
 	}
-	with, err := a.residentSpec(ctx, w, one, own)
+	with, err := a.terminalAgentSpec(ctx, w, one, own)
 	if err != nil {
 		return "", err
 	}

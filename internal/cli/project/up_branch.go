@@ -50,7 +50,7 @@ func (f *upFlags) takeTask(args []string) ([]string, error) {
 		return nil, err
 	}
 	before := 0 // arguments before the task
-	if _, err := residentOf(args[0]); err == nil && f.agent == "" {
+	if _, err := findTerminalAgent(args[0]); err == nil && f.agent == "" {
 		before = 1
 	}
 	if len(args)-before == 2 {
@@ -94,11 +94,11 @@ func (a commands) openBranch(ctx context.Context, r *upRun, w *pairing.Pair) (te
 	if r.agent, err = a.agentOfTask(r); err != nil {
 		return "", err
 	}
-	one, err := residentOf(r.agent)
+	one, err := findTerminalAgent(r.agent)
 	if err != nil {
 		return "", err
 	}
-	if _, err := a.findResidentProgram(ctx, w, one); err != nil {
+	if _, err := a.findAgentProgram(ctx, w, one); err != nil {
 		return "", err
 	}
 	if r.tree, err = pairing.EnsureWorktreeTerminal(ctx, a.App, w, r.tree); err != nil {

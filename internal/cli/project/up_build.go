@@ -193,7 +193,7 @@ func (a commands) agreeTo(ctx context.Context, r *upRun) error {
 	}
 	f.Warnings = nil
 	if f.Agent != "" {
-		if _, err := residentOf(f.Agent); err != nil {
+		if _, err := findTerminalAgent(f.Agent); err != nil {
 			return fmt.Errorf("%s: %w", projectfile.Name, err)
 		}
 	}
@@ -258,7 +258,7 @@ func (a commands) planConfig(ctx context.Context, r *upRun) (atoll.Config, isola
 		return cfg, wl, err
 	}
 	if r.agent != "" {
-		one, err := residentOf(r.agent)
+		one, err := findTerminalAgent(r.agent)
 		if err == nil {
 			err = a.configureAgent(ctx, one, &cfg, wl.features)
 		}

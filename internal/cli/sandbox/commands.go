@@ -40,5 +40,6 @@ func Commands(a *app.App) []app.Entry {
 		{Name: "import-sandbox", New: c.importSandboxCommand},
 		{Name: "ssh", New: c.sshCommand},
 		{Name: "config-ssh", New: c.configSSHCommand},
+		{Name: "code", New: c.codeCommand},
 	}
 }

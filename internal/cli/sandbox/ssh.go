@@ -54,7 +54,7 @@ programs that need a port; they need the printed key.`,
 			if stdio && port || (stdio || port) && len(command) > 0 {
 				return fmt.Errorf("%w: --stdio, --port and a command: give one of them", atoll.ErrInvalid)
 			}
-			b, err := a.openSSH(cmd.Context(), args[0])
+			b, err := a.openSSH(cmd.Context(), args[0], stdio)
 			switch {
 			case err != nil:
 				return err
@@ -81,16 +81,21 @@ type sshTarget struct {
 	server *sshd.Server
 }
 
-// openSSH finds a sandbox, and makes or finds its keys.
-func (a commands) openSSH(ctx context.Context, name string) (*sshTarget, error) {
-	name = strings.TrimSuffix(name, sshd.Domain)
-	sb, err := a.OpenSandbox(ctx, name)
+// openSSH finds a sandbox, and makes or finds its keys. With whole, the name must be its whole name or id: the beginning of one
+// would reach another sandbox once the one with that name is removed.
+func (a commands) openSSH(ctx context.Context, name string, whole bool) (*sshTarget, error) {
+	given := strings.TrimSuffix(name, sshd.Domain)
+	sb, err := a.OpenSandbox(ctx, given)
 	if err != nil {
 		return nil, err
 	}
 	info, err := sb.Info(ctx)
 	if err != nil {
 		return nil, err
+	}
+	name = output.SandboxName(info.Status)
+	if whole && given != name && given != info.ID {
+		return nil, &atoll.Error{Op: "ssh", ID: given, Err: fmt.Errorf("%w: %s begins with it, and ssh needs the whole name", atoll.ErrNotFound, name)}
 	}
 	if info.State != atoll.Running {
 		return nil, &atoll.Error{Op: "ssh", ID: output.SandboxName(info.Status), Err: fmt.Errorf("%w: it is %s; 'atoll start' or 'atoll resume' it first", atoll.ErrState, info.State)}
@@ -117,7 +122,7 @@ func (a commands) sshInto(c *cobra.Command, b *sshTarget, user string, command [
 	if err != nil {
 		return fmt.Errorf("%w: there is no ssh on this machine: install OpenSSH's client, or say 'atoll exec -it %s -- sh'", atoll.ErrUnavailable, strings.TrimSuffix(b.host, sshd.Domain))
 	}
-	proxy, err := a.proxyCommand(c, strings.TrimSuffix(b.host, sshd.Domain))
+	proxy, err := a.proxyCommand(c, b.host)
 	if err != nil {
 		return err
 	}

@@ -213,6 +213,13 @@ func logDrivers(ctx context.Context, f *fleet.Fleet, log *slog.Logger) {
 	log.Info("drivers", args...)
 }
 
+// warnOfArchiveStorage logs if the archive storage does not work. It is no reason to end: all else can be served.
+func warnOfArchiveStorage(ctx context.Context, f *fleet.Fleet, log *slog.Logger) {
+	if err := f.CheckArchiveStorage(ctx); err != nil && ctx.Err() == nil {
+		log.Warn("archive storage: no sandbox is archived or brought back until it works", "err", err, "see", "docs/archive.md")
+	}
+}
+
 // serving holds the parts of a running server.
 type serving struct {
 	fleet     *fleet.Fleet
@@ -238,6 +245,7 @@ func (a commands) serveUntilDone(ctx context.Context, sv *serving, log *slog.Log
 		})
 	}
 	part(sv.fleet.Run)
+	part(func(ctx context.Context) error { warnOfArchiveStorage(ctx, sv.fleet, log); return nil })
 	for _, l := range sv.listeners {
 		wg.Go(func() {
 			if err := sv.server.Serve(l); err != nil {

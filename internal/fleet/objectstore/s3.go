@@ -155,7 +155,8 @@ func (k *resolvedKeys) IsExpired() bool { return true }
 func (s *s3Store) String() string { return s.name }
 
 // refusals are the codes of errors of a storage that does not accept its credentials.
-var refusals = []string{"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "InvalidSecurity", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed",
+var refusals = []string{
+	"AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "InvalidSecurity", "AccountProblem", "AllAccessDisabled", "AuthorizationHeaderMalformed",
 	"XAdminUserNotFound", // of Versity's gateway
 }
 
@@ -194,7 +195,7 @@ func (s *s3Store) request(ctx context.Context, what string, f func(ctx context.C
 	return s.explain(ctx, what, err)
 }
 
-// Put stores an object: in one request if it is small, else in parts, of which one is in memory.
+// Put stores an object in one request if it is small, else in parts. One part is in memory at a time.
 func (s *s3Store) Put(ctx context.Context, key string, content io.Reader) (int64, error) {
 	if err := checkKey(key); err != nil {
 		return 0, err

@@ -61,7 +61,7 @@ func (c *chunkCipher) nonce(last bool) []byte {
 	return b
 }
 
-// Sealer is a reader of the sealed form of what another reader has.
+// Sealer reads from another reader and encrypts.
 type Sealer struct {
 	c      chunkCipher
 	from   *bufio.Reader
@@ -110,11 +110,11 @@ func (s *Sealer) sealChunk() {
 	s.ready = s.sealed
 }
 
-// errTampered is the error of a sealed object that is not what was stored.
+// errTampered is the error of a sealed object that was changed.
 var errTampered = fmt.Errorf("%w: the object was changed, damaged or exchanged since it was stored", atoll.ErrState)
 
-// Opener reads what was sealed. It returns no byte that was not sealed with the key for the place, and io.EOF only at
-// the end of what was sealed.
+// Opener decrypts a sealed object. It returns only bytes that were sealed with the key for the place, and io.EOF only at
+// the end of all of them.
 type Opener struct {
 	c      chunkCipher
 	from   *bufio.Reader

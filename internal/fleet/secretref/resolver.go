@@ -204,6 +204,14 @@ func (e *entry) record(value string, err error, expires time.Time) {
 	e.known = e.known[max(0, len(e.known)-maxKnown):]
 }
 
+// ResolveSetting returns the value of a setting that may be a reference; other texts are their own value.
+func (r *Resolver) ResolveSetting(ctx context.Context, value string) (string, error) {
+	if !IsReference(value) {
+		return value, nil
+	}
+	return r.Resolve(ctx, value)
+}
+
 // Known returns the values that a reference has had in this process, which texts must not show.
 func (r *Resolver) Known(ref string) []string {
 	r.mu.Lock()

@@ -6,10 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
-	"strconv"
-
-	"github.com/atoll-sandbox/atoll"
 )
 
 // Size is the size of a directory tree.
@@ -93,128 +89,10 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// OpenFile opens a file or directory for reading without blocking, if it has the wanted type: 0
-// for a file, fs.ModeDir for a directory.
-func OpenFile(root *os.Root, name string, want fs.FileMode) (*os.File, error) {
-	info, err := root.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if err := CheckType(want, name, info); err != nil {
-		return nil, err // checked before opening, which may have effects on a device
-	}
-	f, err := root.OpenFile(name, os.O_RDONLY|openNonblock, 0)
-	if err != nil {
-		return nil, err
-	}
-	if info, err = f.Stat(); err == nil {
-		err = CheckType(want, name, info)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
-}
-
-func CheckType(want fs.FileMode, name string, info fs.FileInfo) error {
-	if info.Mode().Type() == want {
-		return nil
-	}
-	what := errNotFile
-	if want == fs.ModeDir {
-		what = errNotDir
-	}
-	return &fs.PathError{Op: "open", Path: name, Err: what}
-}
-
-// removeAll deletes a staging directory, however deep and wide it is. It moves nested directories
-// to the top before it empties them: no path gets long, and only one directory is open.
-func (s *Store) removeAll(ctx context.Context, top string) error {
-	lifted := 0
-	for again := true; again; {
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		again = false
-		err := ForEachName(s.Root, top, func(name string) error {
-			again = true
-			return s.removeEntry(ctx, top, name, &lifted)
-		})
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return s.Root.Remove(top)
-}
-
-// removeEntry deletes top/name. Directories in it are moved to top.
-func (s *Store) removeEntry(ctx context.Context, top, name string, lifted *int) error {
-	at := path.Join(top, name)
-	err := s.Root.Remove(at)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if info, serr := s.Root.Lstat(at); serr != nil || !info.IsDir() {
-		return err
-	}
-	if err := s.Root.Chmod(at, 0o700); err != nil { // sandboxes may set any mode
-		return err
-	}
-	err = ForEachName(s.Root, at, func(child string) error {
-		if err := ctx.Err(); err != nil {
-			return context.Cause(ctx)
-		}
-		from := path.Join(at, child)
-		if err := s.Root.Remove(from); err == nil || errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		*lifted++
-		return s.liftDir(from, path.Join(top, "."+atoll.NewID()+strconv.Itoa(*lifted)))
-	})
-	if err != nil {
-		return err
-	}
-	err = s.Root.Remove(at)
-	if info, serr := s.Root.Lstat(at); serr == nil && info.IsDir() {
-		return nil // reading a changing directory may miss names: the next round deletes them
-	}
-	return err
-}
-
-// liftDir moves a directory up. Moving it to another parent requires write permission for it.
-func (s *Store) liftDir(from, to string) error {
-	err := s.Root.Rename(from, to)
-	if errors.Is(err, fs.ErrPermission) {
-		if err = s.Root.Chmod(from, 0o700); err == nil {
-			err = s.Root.Rename(from, to)
-		}
-	}
-	return err
-}
-
 // ReclaimableSize returns the size of a file that its removal frees: 0 for one with other names.
 func ReclaimableSize(info fs.FileInfo) int64 {
 	if _, n := linkInfo(info); n > 1 || !info.Mode().IsRegular() {
 		return 0
 	}
 	return info.Size()
-}
-
-// WriteFile writes the file for MoveFile, and syncs it to disk.
-func (d *Staging) WriteFile(content io.Reader, perm fs.FileMode, m *Meter) error {
-	file, err := d.store.Root.OpenFile(path.Join(d.Name, stagedFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(file, &meteredReader{content, m})
-	if err == nil {
-		err = file.Chmod(perm.Perm())
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	return errors.Join(err, file.Close())
 }

@@ -3,8 +3,6 @@ package sshd
 import (
 	"crypto/ed25519"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -14,9 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/atoll-sandbox/atoll"
+	"golang.org/x/crypto/ssh"
 )
 
 // Domain is the suffix of the SSH host names of sandboxes: "box.atoll".
@@ -220,18 +217,4 @@ func (k Keys) removeStale(before time.Time) {
 			}
 		}
 	}
-}
-
-// sftpProgram returns the contents of the SFTP server and its path in the sandbox, which
-// contains a hash of the contents.
-func (s *Server) sftpProgram() (name string, data []byte, err error) {
-	file, err := s.SFTPProgram()
-	if err != nil {
-		return "", nil, err
-	}
-	if data, err = os.ReadFile(file); err != nil {
-		return "", nil, err
-	}
-	sum := sha256.Sum256(data)
-	return "/tmp/.atoll/sftp-" + hex.EncodeToString(sum[:8]), data, nil
 }

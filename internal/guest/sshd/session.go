@@ -2,16 +2,18 @@ package sshd
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"sync"
 	"unicode"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/atoll-sandbox/atoll"
+	"golang.org/x/crypto/ssh"
 )
 
 const (
@@ -247,4 +249,18 @@ func (s *Server) installSFTP(ctx context.Context) (string, error) {
 	}
 	s.sftpPath = name
 	return name, nil
+}
+
+// sftpProgram returns the contents of the SFTP server and its path in the sandbox, which
+// contains a hash of the contents.
+func (s *Server) sftpProgram() (name string, data []byte, err error) {
+	file, err := s.SFTPProgram()
+	if err != nil {
+		return "", nil, err
+	}
+	if data, err = os.ReadFile(file); err != nil {
+		return "", nil, err
+	}
+	sum := sha256.Sum256(data)
+	return "/tmp/.atoll/sftp-" + hex.EncodeToString(sum[:8]), data, nil
 }

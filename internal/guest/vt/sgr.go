@@ -1,11 +1,5 @@
 package vt
 
-import (
-	"strings"
-	"unicode"
-	"unicode/utf8"
-)
-
 // doSGR executes SGR: it changes the pen.
 func (e *Emulator) doSGR() {
 	q := &e.seq
@@ -99,32 +93,4 @@ func (q *sequence) parseColor(i, next int) (c color, end int, ok bool) {
 		return c, next, ok
 	}
 	return c, next + used, ok
-}
-
-const maxTitle = 256 // bytes
-
-// finishOSC executes an OSC. Only titles are supported.
-func (e *Emulator) finishOSC() {
-	e.last = 0
-	n, text, found := strings.Cut(string(e.seq.str), ";")
-	if !found || n != "0" && n != "2" {
-		return
-	}
-	e.title = cleanTitle(text)
-	e.passBytes([]byte("\x1b]2;" + e.title + "\a"))
-}
-
-// cleanTitle removes control characters from a title and limits its length.
-func cleanTitle(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Bidi_Control, r) {
-			return -1
-		}
-		return r
-	}, s)
-	for len(s) > maxTitle {
-		_, n := utf8.DecodeLastRuneInString(s)
-		s = s[:len(s)-n]
-	}
-	return s
 }

@@ -161,7 +161,7 @@ func (d anthropic) readBlocks(field string, raw json.RawMessage) ([]Part, error)
 	if isAbsent(raw) {
 		return nil, nil
 	}
-	if text, ok := isText(raw); ok {
+	if text, ok := parseText(raw); ok {
 		if text == "" {
 			return nil, nil
 		}

@@ -110,7 +110,7 @@ func (d gemini) ReadRequest(r *http.Request, body []byte) (*Request, error) {
 		q.Schema = anyObject
 	}
 	d.readTools(q, &in)
-	if text, ok := isText(in.System); ok {
+	if text, ok := parseText(in.System); ok {
 		q.Messages = append(q.Messages, Message{Role: System, Parts: []Part{{Type: TextPart, Text: text}}})
 	} else if !isAbsent(in.System) {
 		var s geminiContent
@@ -296,9 +296,9 @@ func (g *geminiScan) readResult(p *geminiPart) (Part, bool, error) {
 	}
 	text := string(p.Response.Response)
 	if json.Unmarshal(p.Response.Response, &said) == nil {
-		if s, ok := isText(said.Output); ok {
+		if s, ok := parseText(said.Output); ok {
 			text = s
-		} else if s, ok := isText(said.Error); ok {
+		} else if s, ok := parseText(said.Error); ok {
 			text, r.Failed = s, true
 		}
 	}

@@ -174,6 +174,6 @@ func nameOf(text []byte) []byte {
 	if bytes.IndexByte(text, '\\') < 0 {
 		return text[1 : len(text)-1]
 	}
-	s, _ := isText(text)
+	s, _ := parseText(text)
 	return []byte(s)
 }

@@ -77,7 +77,7 @@ type openaiTool struct {
 
 // argumentText returns the text of a call's arguments.
 func (f openaiFunc) argumentText() string {
-	if s, ok := isText(f.Arguments); ok {
+	if s, ok := parseText(f.Arguments); ok {
 		return s
 	}
 	if isAbsent(f.Arguments) {
@@ -120,7 +120,7 @@ func (d openai) ReadRequest(_ *http.Request, body []byte) (*Request, error) {
 }
 
 func (openai) readOptions(q *Request, in *openaiRequest) error {
-	if s, ok := isText(in.Stop); ok {
+	if s, ok := parseText(in.Stop); ok {
 		q.Stop = []string{s}
 	} else if !isAbsent(in.Stop) {
 		if err := read(in.Stop, &q.Stop); err != nil {
@@ -145,7 +145,7 @@ func openaiChoice(raw json.RawMessage) (string, error) {
 	if isAbsent(raw) {
 		return "", nil
 	}
-	if s, ok := isText(raw); ok {
+	if s, ok := parseText(raw); ok {
 		if s == "auto" {
 			s = ""
 		}
@@ -215,7 +215,7 @@ func onlyResults(parts []Part) bool {
 func (openai) assistantParts(m *openaiMessage, parts []Part) []Part {
 	var list []Part
 	thoughts := m.Reasoning
-	if s, ok := isText(m.Thoughts); ok && thoughts == "" {
+	if s, ok := parseText(m.Thoughts); ok && thoughts == "" {
 		thoughts = s
 	}
 	if thoughts != "" {
@@ -243,7 +243,7 @@ func (openai) readParts(raw json.RawMessage) ([]Part, error) {
 	if isAbsent(raw) {
 		return nil, nil
 	}
-	if text, ok := isText(raw); ok {
+	if text, ok := parseText(raw); ok {
 		if text == "" {
 			return nil, nil
 		}
@@ -270,7 +270,7 @@ func (openai) readParts(raw json.RawMessage) ([]Part, error) {
 		case "refusal":
 			parts = append(parts, Part{Type: TextPart, Text: p.Refusal})
 		case "image_url":
-			u, ok := isText(p.Image)
+			u, ok := parseText(p.Image)
 			if !ok {
 				var in struct {
 					URL string `json:"url"`

@@ -253,7 +253,7 @@ func (s *openaiReader) handleChunk(c *openaiAnswer) error {
 
 func (s *openaiReader) handleDelta(m *openaiMessage) error {
 	thoughts := m.Reasoning
-	if t, ok := isText(m.Thoughts); ok && thoughts == "" {
+	if t, ok := parseText(m.Thoughts); ok && thoughts == "" {
 		thoughts = t
 	}
 	if thoughts != "" {
@@ -262,7 +262,7 @@ func (s *openaiReader) handleDelta(m *openaiMessage) error {
 			return err
 		}
 	}
-	text, _ := isText(m.Content)
+	text, _ := parseText(m.Content)
 	if text += m.Refusal; text != "" {
 		if err := s.endThinking(); err != nil {
 			return err

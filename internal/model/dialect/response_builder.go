@@ -58,3 +58,27 @@ func (g *ResponseBuilder) close() {
 	}
 	g.open, g.text = false, nil
 }
+
+// Replay passes a whole answer to f as deltas.
+func Replay(a *Response, f func(Delta) error) error {
+	list := []Delta{{Type: Begin, ID: a.ID, Model: a.Model}, {Type: UsageReported, Usage: a.Usage}}
+	for _, p := range a.Parts {
+		switch p.Type {
+		case TextPart:
+			list = append(list, Delta{Type: TextDelta, Text: p.Text})
+		case ThinkingPart:
+			if p.Text != "" {
+				list = append(list, Delta{Type: ThinkingDelta, Text: p.Text})
+			}
+			list = append(list, Delta{Type: ThinkingEnd, Text: p.Signature})
+		case ToolUse:
+			list = append(list, Delta{Type: ToolBegin, ID: p.ID, Name: p.Name, Text: p.Signature}, Delta{Type: ToolDelta, Text: string(p.Input)})
+		}
+	}
+	for _, d := range append(list, Delta{Type: End, Stop: a.Stop, Usage: a.Usage}) {
+		if err := f(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -144,7 +144,7 @@ func qualifiedName(space, name string) string {
 
 // readInput adds the items of a conversation.
 func (d responses) readInput(q *Request, raw json.RawMessage) error {
-	if text, ok := isText(raw); ok {
+	if text, ok := parseText(raw); ok {
 		q.Messages = append(q.Messages, Message{Role: User, Parts: []Part{{Type: TextPart, Text: text}}})
 		return nil
 	}
@@ -230,7 +230,7 @@ func (responses) readParts(raw json.RawMessage) ([]Part, error) {
 	if isAbsent(raw) {
 		return nil, nil
 	}
-	if text, ok := isText(raw); ok {
+	if text, ok := parseText(raw); ok {
 		return []Part{{Type: TextPart, Text: text}}, nil
 	}
 	var list []struct {

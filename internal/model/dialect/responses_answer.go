@@ -124,7 +124,7 @@ func (d responses) ReadStream(r io.Reader, f func(Delta) error) error {
 }
 
 func (s *responsesReader) handleEvent(e *responsesEvent, data []byte) error {
-	text, _ := isText(e.Delta)
+	text, _ := parseText(e.Delta)
 	switch e.Type {
 	case "response.created", "response.in_progress":
 		if s.begun {

@@ -40,8 +40,8 @@ func read(body []byte, v any) error {
 	return nil
 }
 
-// isText returns the value of a JSON string; false for other JSON.
-func isText(raw json.RawMessage) (string, bool) {
+// parseText returns the value of a JSON string; false for other JSON.
+func parseText(raw json.RawMessage) (string, bool) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '"' {
 		return "", false
 	}
@@ -65,7 +65,7 @@ func inputObject(text string) json.RawMessage {
 	if b[0] == '{' && json.Valid(b) {
 		return b
 	}
-	if s, ok := isText(b); ok && len(s) < len(b) { // encoded twice
+	if s, ok := parseText(b); ok && len(s) < len(b) { // encoded twice
 		if t := bytes.TrimSpace([]byte(s)); len(t) > 0 && t[0] == '{' && json.Valid(t) {
 			return t
 		}
@@ -187,7 +187,7 @@ func readError(b []byte, e *Error) {
 		Code          json.RawMessage
 		Status        string
 	}
-	text, ok := isText(doc.Error)
+	text, ok := parseText(doc.Error)
 	switch {
 	case ok:
 		e.Message = text
@@ -196,11 +196,11 @@ func readError(b []byte, e *Error) {
 	case doc.Message != "":
 		e.Message = doc.Message
 	default:
-		if text, ok := isText(doc.Detail); ok {
+		if text, ok := parseText(doc.Detail); ok {
 			e.Message = text
 		}
 	}
-	code, _ := isText(in.Code)
+	code, _ := parseText(in.Code)
 	for _, word := range []string{code, in.Type, in.Status} {
 		if c, ok := codeByWord[word]; ok {
 			if e.Status != 0 && (c == "invalid_request" || c == "internal") {

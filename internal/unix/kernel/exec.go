@@ -1,9 +1,6 @@
 package kernel
 
-import (
-	"context"
-	"math/bits"
-)
+import "context"
 
 // execCost is the memory of the stack of a program that Exec replaces, which stays until the new one ends.
 const execCost = 16 << 10
@@ -34,23 +31,6 @@ func (p *Proc) Exec(s Spawn) int {
 	return code & 0xff
 }
 
-// IsText reports whether a file looks like text. A shell checks this before it runs a file that
-// names no interpreter.
-func (p *Proc) IsText(name string) bool { return p.isText(p.Path(name)) }
-
-// PeekSignal returns the caught signal that TakeSignal would return next, without removing it.
-func (p *Proc) PeekSignal() (Signal, bool) {
-	m := p.caught.Load()
-	if m == 0 {
-		return 0, false
-	}
-	return Signal(bits.TrailingZeros64(m) + 1), true
-}
-
 // Context returns the context of the command that the process belongs to, for functions that need
 // one. It is done when the command must end.
 func (p *Proc) Context() context.Context { return p.t.ctx }
-
-// DyingSignal returns the signal that is ending the process; 0 if none is. Deferred functions can still
-// use the process then, but not after SIGKILL.
-func (p *Proc) DyingSignal() Signal { return p.killedBy }

@@ -194,3 +194,22 @@ func (p *Proc) Umask() uint32 { return p.umask }
 
 // SetUmask changes the file mode creation mask.
 func (p *Proc) SetUmask(m uint32) { p.umask = m & 0o777 }
+
+// IsText reports whether a file looks like text. A shell checks this before it runs a file that
+// names no interpreter.
+func (p *Proc) IsText(name string) bool { return p.isText(p.Path(name)) }
+
+// Load prepares to run a file: a virtual program, or a script with its interpreter. A text without
+// an interpreter is [vfs.ENOEXEC]; a shell runs that itself. Load asks the policy first.
+func (p *Proc) Load(file string, args []string) (Spawn, error) {
+	if p.k.policy != nil {
+		c := Call{Name: args[0], Args: args, Path: p.Path(file), Dir: p.dir, Kind: KindProgram}
+		if err := p.CheckPolicy(c); err != nil {
+			return Spawn{}, err
+		}
+	}
+	return p.load(file, args, 0)
+}
+
+// LoadVetted is Load for a caller that has asked the policy itself.
+func (p *Proc) LoadVetted(file string, args []string) (Spawn, error) { return p.load(file, args, 0) }

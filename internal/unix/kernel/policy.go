@@ -65,18 +65,3 @@ func (p *Proc) CheckPolicy(c Call) error {
 	}
 	return nil
 }
-
-// Load prepares to run a file: a virtual program, or a script with its interpreter. A text without
-// an interpreter is [vfs.ENOEXEC]; a shell runs that itself. Load asks the policy first.
-func (p *Proc) Load(file string, args []string) (Spawn, error) {
-	if p.k.policy != nil {
-		c := Call{Name: args[0], Args: args, Path: p.Path(file), Dir: p.dir, Kind: KindProgram}
-		if err := p.CheckPolicy(c); err != nil {
-			return Spawn{}, err
-		}
-	}
-	return p.load(file, args, 0)
-}
-
-// LoadVetted is Load for a caller that has asked the policy itself.
-func (p *Proc) LoadVetted(file string, args []string) (Spawn, error) { return p.load(file, args, 0) }

@@ -302,3 +302,16 @@ func itoa(n int) string {
 	}
 	return itoa(n/10) + string(rune('0'+n%10))
 }
+
+// PeekSignal returns the caught signal that TakeSignal would return next, without removing it.
+func (p *Proc) PeekSignal() (Signal, bool) {
+	m := p.caught.Load()
+	if m == 0 {
+		return 0, false
+	}
+	return Signal(bits.TrailingZeros64(m) + 1), true
+}
+
+// DyingSignal returns the signal that is ending the process; 0 if none is. Deferred functions can still
+// use the process then, but not after SIGKILL.
+func (p *Proc) DyingSignal() Signal { return p.killedBy }

@@ -25,7 +25,7 @@ type monitor struct {
 	o       *monitorOrder
 	program program
 	starter *net.UnixConn // until it sends a keepMessage
-	kills   *os.File      // see Group.Kills; nil: not known
+	kills   *os.File      // see Group.OpenOOMEvents; nil: not known
 	log     *bootLog
 
 	cmd  *exec.Cmd // the hypervisor

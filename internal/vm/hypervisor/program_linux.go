@@ -82,7 +82,7 @@ type monitorOrder struct {
 	Config
 	Version string // of the hypervisor that saved Template
 	TSC     int64  // frequency of the host's time stamp counter in kHz; 0: not known
-	Kills   bool   // the first file sent with the order is that of Group.Kills
+	Kills   bool   // the first file sent with the order is that of Group.OpenOOMEvents
 	Save    string // directory to save a template in; empty: run the VM
 }
 

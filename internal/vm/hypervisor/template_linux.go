@@ -212,7 +212,7 @@ func sealTemplate(ctx context.Context, c *Config, dir string, memory *os.File) (
 
 // templateNote describes a template.
 type templateNote struct {
-	Key     string `json:"key"`     // result of Config.Key
+	Key     string `json:"key"`     // result of Config.TemplateKey
 	Version string `json:"version"` // of the hypervisor
 }
 

@@ -44,6 +44,9 @@ func (j *tarJob) startFilter(compress bool) (*tarFilter, error) {
 		s.Stdin, s.Stdout = r, archive
 	}
 	child, err := j.p.Spawn(s)
+	if compress {
+		j.p.SetSignal(kernel.SIGPIPE, kernel.Ignore) // a compressor that ends early is an error of the archive; after Spawn, which passes it on
+	}
 	theirs.Release()
 	if err != nil {
 		ours.Release()

@@ -42,6 +42,17 @@ func TestTarAgreesWithGNU(t *testing.T) {
 	commandtest.Compare(t, cases)
 }
 
+// TestTarCompressorEndsEarly writes more than a pipe holds to a program that reads nothing.
+func TestTarCompressorEndsEarly(t *testing.T) {
+	s := commandtest.New(t, "/work")
+	s.Must(s.FS.WriteFile("/work/big", make([]byte, 1<<20), 0o644))
+	for _, program := range []string{"true", "nosuch"} {
+		if out := s.Exec("", "tar", "-I", program, "-cf", "y", "big"); out.Code != 2 {
+			t.Errorf("-I %s: %+v, want status 2", program, out)
+		}
+	}
+}
+
 // TestTarStaysInItsDirectory extracts archives that try to leave it.
 func TestTarStaysInItsDirectory(t *testing.T) {
 	for name, archive := range map[string]string{

@@ -24,14 +24,14 @@ var findPrimaries = map[string]findPrimary{
 	"-false":    func(*findParser, string) findTest { return func(*findEntry) bool { return false } },
 	"-maxdepth": findDepthOption, "-mindepth": findDepthOption, "-depth": findGlobal, "-d": findGlobal,
 	"-daystart": findPositional, "-follow": findPositional, "-warn": findPositional, "-nowarn": findPositional,
-	"-regextype": findRegexType, "-files0-from": findFrom,
+	"-regextype": findRegexType, "-files0-from": parseFiles0From,
 	"-name": findName, "-iname": findName, "-path": findName, "-ipath": findName, "-wholename": findName, "-iwholename": findName, "-lname": findName, "-ilname": findName,
 	"-regex": findRegex, "-iregex": findRegex,
 	"-type": findType, "-xtype": findType, "-size": findSize, "-empty": findEmpty, "-perm": findPerm,
 	"-newer": findNewer, "-anewer": findNewer, "-cnewer": findNewer,
 	"-mtime": findAge, "-atime": findAge, "-ctime": findAge, "-mmin": findAge, "-amin": findAge, "-cmin": findAge, "-used": findUsed,
 	"-user": findOwner, "-group": findOwner, "-uid": findNumber, "-gid": findNumber, "-links": findNumber, "-inum": findNumber,
-	"-nouser": findNobody, "-nogroup": findNobody, "-samefile": findSame, "-fstype": findFSType,
+	"-nouser": parseNoOwner, "-nogroup": parseNoOwner, "-samefile": parseSameFile, "-fstype": findFSType,
 	"-readable": findAccess, "-writable": findAccess, "-executable": findAccess,
 	"-print": findPrint, "-print0": findPrint, "-fprint": findPrint, "-fprint0": findPrint, "-printf": findPrintf, "-fprintf": findPrintf, "-ls": findLs, "-fls": findLs,
 	"-prune": findPrune, "-quit": findQuit, "-delete": findDelete,
@@ -80,7 +80,7 @@ func findDepthOption(q *findParser, word string) findTest {
 	return alwaysTrue
 }
 
-func findFrom(q *findParser, word string) findTest {
+func parseFiles0From(q *findParser, word string) findTest {
 	s, ok := q.nextArgument(word)
 	q.from = s
 	if !ok {
@@ -108,9 +108,9 @@ func findRegexType(q *findParser, word string) findTest {
 	return alwaysTrue
 }
 
-// findPattern converts emacs syntax to that of basic expressions: + and ? repeat without a backslash, and
+// convertEmacsRegex converts emacs syntax to that of basic expressions: + and ? repeat without a backslash, and
 // there are no intervals.
-func findPattern(s string) string {
+func convertEmacsRegex(s string) string {
 	var b strings.Builder
 	bracket := false
 	for i := 0; i < len(s); i++ {
@@ -146,7 +146,7 @@ func findRegex(q *findParser, word string) findTest {
 	kind := q.regex
 	o := findRegexTypes[kind]
 	if kind == "" || kind == "emacs" || kind == "findutils-default" {
-		s = findPattern(s)
+		s = convertEmacsRegex(s)
 	}
 	return q.newMatcher(s, o, word == "-iregex", func(e *findEntry) (string, bool) { return e.path, true })
 }
@@ -550,14 +550,14 @@ func findNumber(q *findParser, word string) findTest {
 	return func(e *findEntry) bool { return comp.holdsFor(int64(e.info.Ino())) }
 }
 
-func findNobody(q *findParser, word string) findTest {
+func parseNoOwner(q *findParser, word string) findTest {
 	if word == "-nouser" {
 		return func(e *findEntry) bool { return q.f.owners.UserName(e.info.Uid()) == "" }
 	}
 	return func(e *findEntry) bool { return q.f.owners.GroupName(e.info.Gid()) == "" }
 }
 
-func findSame(q *findParser, word string) findTest {
+func parseSameFile(q *findParser, word string) findTest {
 	s, ok := q.nextArgument(word)
 	if !ok {
 		return nil

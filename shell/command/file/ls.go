@@ -319,21 +319,6 @@ func (l *lister) fillEntry(e *lsEntry, info vfs.Info) {
 	e.tmode = filemode.ToUnix(to.Mode())
 }
 
-// ancestors is a chain of directories that are being listed or visited, from the innermost outwards.
-type ancestors struct {
-	ino uint64
-	up  *ancestors
-}
-
-func (a *ancestors) contains(ino uint64) bool {
-	for ; a != nil; a = a.up {
-		if a.ino == ino {
-			return true
-		}
-	}
-	return false
-}
-
 // list lists a directory and, with -R, its subdirectories.
 func (l *lister) list(path, name string, up *ancestors) {
 	info, err := l.p.Stat(path)

@@ -176,10 +176,10 @@ func TestTimeoutWaitsForALock(t *testing.T) {
 		_, err := s.Run(t.Context(), locker, nil, "sqlite3", "t.db")
 		done <- err
 	}()
-	if _, err := io.WriteString(input, "begin exclusive;\n"); err != nil {
+	if _, err := io.WriteString(input, "begin exclusive;\n.output locked\nselect 1;\n.output\n"); err != nil {
 		t.Fatal(err)
 	}
-	for s.Exec("", "sqlite3", "t.db", "insert into t values(0)").Code == 0 {
+	for b, _ := s.FS.ReadFile(s.Path("locked")); string(b) != "1\n"; b, _ = s.FS.ReadFile(s.Path("locked")) {
 		runtime.Gosched() // until the other process has the lock
 	}
 	for _, wait := range []string{"0", "30"} {

@@ -134,18 +134,18 @@ func unsetVar(vars []string, name string) []string {
 func execCommand(p *kernel.Proc, args []string) int {
 	s, err := p.Command(args)
 	if err != nil {
-		return cannotRun(p, args[0], err)
+		return reportExecError(p, args[0], err)
 	}
 	return p.Exec(s)
 }
 
-func cannotRun(p *kernel.Proc, name string, err error) int {
+func reportExecError(p *kernel.Proc, name string, err error) int {
 	p.Errorf("%s: %s", quoting.QuoteWord(name), program.Reason(err))
 	return runStatus(err)
 }
 
-// failedToRun is cannotRun with another message.
-func failedToRun(p *kernel.Proc, name string, err error) int {
+// reportRunFailure is reportExecError with another message.
+func reportRunFailure(p *kernel.Proc, name string, err error) int {
 	p.Errorf("failed to run command %s: %s", quoting.QuoteWord(name), program.Reason(err))
 	return runStatus(err)
 }

@@ -171,7 +171,7 @@ func (j *flockJob) runLocked(name string, args []string) int {
 	}
 	st, err := j.p.Call(s)
 	if err != nil {
-		return cannotRun(j.p, args[0], err)
+		return reportExecError(j.p, args[0], err)
 	}
 	return st.Code
 }

@@ -19,7 +19,7 @@ func runNohup(p *kernel.Proc) int {
 	}
 	s, err := p.Command(args)
 	if err != nil {
-		return failedToRun(p, args[0], err)
+		return reportRunFailure(p, args[0], err)
 	}
 	p.SetSignal(kernel.SIGHUP, kernel.Ignore)
 	return p.Exec(s)

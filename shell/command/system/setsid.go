@@ -35,7 +35,7 @@ func runSetsid(p *kernel.Proc) int {
 			_, err = p.Spawn(s)
 		}
 		if err != nil {
-			return cannotRun(p, args[0], err)
+			return reportExecError(p, args[0], err)
 		}
 		return 0
 	}

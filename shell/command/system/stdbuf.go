@@ -44,7 +44,7 @@ func runStdbuf(p *kernel.Proc) int {
 	}
 	s, err := p.Command(args)
 	if err != nil {
-		return failedToRun(p, args[0], err)
+		return reportRunFailure(p, args[0], err)
 	}
 	return p.Exec(s)
 }

@@ -145,7 +145,8 @@ func runStty(p *kernel.Proc) int {
 		p.Errorf("%s: Inappropriate ioctl for device", name)
 		return 1
 	}
-	j := &sttyJob{p: p, y: y, mode: y.Mode(), size: y.Size()}
+	mode, size := y.Mode(), y.Size()
+	j := &sttyJob{p: p, y: y, mode: mode, size: size}
 	switch {
 	case len(opts) > 0 && len(words) > 0:
 		p.Errorf("when specifying an output style, modes may not be set")
@@ -166,8 +167,13 @@ func runStty(p *kernel.Proc) int {
 	if !j.applySettings(words) {
 		return 1
 	}
-	y.SetMode(j.mode)
-	y.SetSize(j.size)
+	// What was only printed may have changed meanwhile.
+	if j.mode != mode {
+		y.SetMode(j.mode)
+	}
+	if j.size != size {
+		y.SetSize(j.size)
+	}
 	return 0
 }
 

@@ -77,7 +77,7 @@ func runTime(p *kernel.Proc) int {
 	_, before := p.RunTime()
 	st, err := p.Call(s)
 	if err != nil {
-		return cannotRun(p, args[0], err)
+		return reportExecError(p, args[0], err)
 	}
 	took := time.Since(start)
 	_, used := p.RunTime()

@@ -107,7 +107,7 @@ func runTimeout(p *kernel.Proc) int {
 func (w *watch) run(p *kernel.Proc, args []string) int {
 	s, err := p.Command(args)
 	if err != nil {
-		return failedToRun(p, args[0], err)
+		return reportRunFailure(p, args[0], err)
 	}
 	if !w.foreground {
 		s.Group = -1

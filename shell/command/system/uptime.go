@@ -7,7 +7,6 @@ import (
 
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 	"github.com/atoll-sandbox/atoll/shell/command/internal/datetime"
-	"github.com/atoll-sandbox/atoll/shell/command/internal/number"
 	"github.com/atoll-sandbox/atoll/shell/command/internal/option"
 )
 
@@ -97,110 +96,6 @@ func prettyUp(up time.Duration) string {
 		return "up 0 minutes"
 	}
 	return "up " + strings.Join(parts, ", ")
-}
-
-func runWho(p *kernel.Proc) int {
-	opts, _, ok := option.Parser{Options: []option.Option{
-		{Short: 'b', Long: "boot"},
-		{Short: 'q', Long: "count"},
-		{Short: 'H', Long: "heading"},
-		{Short: 'a', Long: "all"},
-		{Short: 'm'},
-		{Short: 'u', Long: "users"},
-		{Short: 'r', Long: "runlevel"},
-		{Short: 'T', Long: "mesg"},
-		{Short: 's', Long: "short"},
-		{Short: 'l', Long: "login"},
-		{Short: 'd', Long: "dead"},
-	}}.Parse(p)
-	if !ok {
-		return 1
-	}
-	out := p.Out()
-	for _, o := range opts {
-		switch o.Key {
-		case 'b', 'a':
-			_, _ = out.WriteString(datetime.Format(p, p.Kernel().BootTime().In(datetime.LocalZone(p)), "         system boot  %Y-%m-%d %H:%M\n")) // Flush reports the error
-		case 'q':
-			_, _ = out.WriteString("# users=0\n")
-		case 'H':
-			_, _ = out.WriteString("NAME     LINE         TIME             COMMENT\n")
-		}
-	}
-	return 0
-}
-
-func runW(p *kernel.Proc) int {
-	opts, _, ok := option.Parser{Options: []option.Option{{Short: 'h', Long: "no-header"}, {Short: 's', Long: "short"}, {Short: 'f', Long: "from"}, {Short: 'u', Long: "no-current"}, {Short: 'i', Long: "ip-addr"}}}.Parse(p)
-	if !ok {
-		return 1
-	}
-	for _, o := range opts {
-		if o.Key == 'h' {
-			return 0
-		}
-	}
-	up := p.Now().Sub(p.Kernel().BootTime())
-	_, _ = p.Out().WriteString(uptimeLine(p, up) + "\nUSER     TTY      FROM             LOGIN@   IDLE   JCPU   PCPU WHAT\n") // Flush reports the error
-	return 0
-}
-
-func runFree(p *kernel.Proc) int {
-	opts, _, ok := option.Parser{Options: []option.Option{
-		{Short: 'b', Long: "bytes"},
-		{Short: 'k', Long: "kibi"},
-		{Short: 'm', Long: "mebi"},
-		{Short: 'g', Long: "gibi"},
-		{Short: 'h', Long: "human"},
-		{Short: 't', Long: "total"},
-		{Short: 'w', Long: "wide"},
-		{Short: 'l', Long: "lohi"},
-		{Long: "si", ID: 'S'},
-	}}.Parse(p)
-	if !ok {
-		return 1
-	}
-	unit, total := rune('k'), false
-	for _, o := range opts {
-		if o.Key == 't' {
-			total = true
-		} else if strings.ContainsRune("bkmgh", o.Key) {
-			unit = o.Key
-		}
-	}
-	show := func(n int64) string {
-		switch unit {
-		case 'b':
-			return fmt.Sprint(n)
-		case 'm':
-			return fmt.Sprint(n >> 20)
-		case 'g':
-			return fmt.Sprint(n >> 30)
-		case 'h':
-			text := number.FormatHuman(n, 1024)
-			if last := text[len(text)-1]; last >= '0' && last <= '9' {
-				return text + "B"
-			}
-			return text + "i"
-		}
-		return fmt.Sprint(n >> 10)
-	}
-	all := p.Kernel().Limits().Memory
-	used := max(0, p.Kernel().Memory())
-	row := func(name string, cols ...int64) {
-		text := fmt.Sprintf("%-7s", name)
-		for i, c := range cols {
-			text += fmt.Sprintf("%*s", map[bool]int{true: 13, false: 12}[i == 0], show(c))
-		}
-		_, _ = p.Out().WriteString(text + "\n") // Flush reports the error
-	}
-	_, _ = p.Out().WriteString("               total        used        free      shared  buff/cache   available\n")
-	row("Mem:", all, used, all-used, 0, 0, all-used)
-	row("Swap:", 0, 0, 0)
-	if total {
-		row("Total:", all, used, all-used)
-	}
-	return 0
 }
 
 // pluralS returns the ending of a word for n things.

@@ -1,0 +1,168 @@
+package turn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/agent"
+)
+
+// openTwo opens two registries on one directory, as two servers have them. They are closed when the test ends.
+func openTwo(t *testing.T) (here, there *Registry) {
+	t.Helper()
+	dir := t.TempDir()
+	here, there = open(t, Options{Dir: dir}), open(t, Options{Dir: dir})
+	t.Cleanup(func() {
+		here.closeNow(t)
+		there.closeNow(t)
+	})
+	return here, there
+}
+
+// TestCallsOfAnotherProcess steers a turn from a process that does not run it: each call has the effect and the error that it has
+// where the turn runs, and leaves no file.
+func TestCallsOfAnotherProcess(t *testing.T) {
+	here, there := openTwo(t)
+	ctx := t.Context()
+	var got []string
+	x := start(t, here, func(ctx context.Context, x *Turn) (agent.Result, error) {
+		x.Receive(func(_ context.Context, m agent.Message) error {
+			if agent.PlainText(m.Prompt) == "refuse" {
+				return fmt.Errorf("%w: not now", atoll.ErrState)
+			}
+			got = append(got, agent.PlainText(m.Prompt))
+			return nil
+		})
+		x.Emit(agent.Event{Type: agent.PermissionRequested, Permission: &agent.Permission{ID: "p1"}})
+		d, err := x.Decide(ctx, agent.Permission{ID: "p1"})
+		if err != nil || !d.Allow || d.Message != "why" {
+			return agent.Result{}, fmt.Errorf("the decision is %+v: %w", d, err)
+		}
+		text, failed, err := x.CallClientTool(ctx, agent.ToolCall{ID: "c1"})
+		if err != nil || failed || text != "noon" {
+			return agent.Result{}, fmt.Errorf("the tool says %q, %v: %w", text, failed, err)
+		}
+		select {
+		case <-x.Interrupted():
+		case <-ctx.Done():
+		}
+		return agent.Result{Text: "done"}, nil
+	})
+	var seen []agent.Type
+	err := there.Follow(ctx, alice, x.ID(), 0, func(e agent.Event) error { // what happens is seen as it happens
+		seen = append(seen, e.Type)
+		switch e.Type {
+		case agent.PermissionRequested:
+			for _, text := range []string{"one", "two"} {
+				if err := there.Send(ctx, alice, x.ID(), agent.Message{ID: text, Prompt: agent.Text(text)}); err != nil {
+					t.Errorf("message %s: %v", text, err)
+				}
+			}
+			if err := there.Send(ctx, alice, x.ID(), agent.Message{ID: "r", Prompt: agent.Text("refuse")}); !errors.Is(err, atoll.ErrState) {
+				t.Errorf("a refused message: %v", err)
+			}
+			if err := there.Decide(ctx, alice, x.ID(), "p9", "bob", agent.Decision{}); !errors.Is(err, atoll.ErrNotFound) {
+				t.Errorf("a decision about nothing: %v", err)
+			}
+			if err := there.Decide(ctx, alice, x.ID(), "p1", "bob", agent.Decision{Allow: true, Message: "why"}); err != nil {
+				t.Error(err)
+			}
+		case agent.ClientToolCalled:
+			if err := there.AnswerTurn(ctx, alice, x.ID(), "c9", ToolAnswer{}); !errors.Is(err, atoll.ErrNotFound) {
+				t.Errorf("the result of no call: %v", err)
+			}
+			if err := there.AnswerTurn(ctx, bob, x.ID(), "c1", ToolAnswer{Text: "midnight"}); !errors.Is(err, atoll.ErrNotFound) {
+				t.Errorf("the result of another owner: %v", err)
+			}
+			if err := there.AnswerTurn(ctx, alice, x.ID(), "c1", ToolAnswer{Text: "noon"}); err != nil {
+				t.Error(err)
+			}
+			if err := there.Interrupt(ctx, alice, x.ID()); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	})
+	if err != nil || !slices.Equal(seen, []agent.Type{agent.PermissionRequested, agent.ClientToolCalled, agent.Finished}) {
+		t.Errorf("the events are %v, %v", seen, err)
+	}
+	if r, err := there.Get(alice, x.ID()); err != nil || r.Result == nil || r.Result.Text != "done" {
+		t.Errorf("the turn ended as %+v, %v", r.Result, err)
+	}
+	if !slices.Equal(got, []string{"one", "two"}) {
+		t.Errorf("the agent was told %q", got)
+	}
+	for op, err := range map[string]error{
+		"Send": there.Send(ctx, alice, x.ID(), agent.Message{ID: "m"}), "Interrupt": there.Interrupt(ctx, alice, x.ID()),
+		"Decide": there.Decide(ctx, alice, x.ID(), "p1", "", agent.Decision{}),
+	} {
+		if !errors.Is(err, atoll.ErrState) {
+			t.Errorf("%s after the end: %v", op, err)
+		}
+	}
+	checkNoCalls(t, here)
+}
+
+// TestCancelByAnotherProcess cancels a turn from a process that does not run it, which returns once it has ended.
+func TestCancelByAnotherProcess(t *testing.T) {
+	here, there := openTwo(t)
+	x := start(t, here, func(ctx context.Context, _ *Turn) (agent.Result, error) {
+		<-ctx.Done()
+		return agent.Result{}, context.Cause(ctx)
+	})
+	if err := there.Cancel(t.Context(), alice, x.ID()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-x.Done():
+	default:
+		t.Error("it runs still")
+	}
+	if err := there.Cancel(t.Context(), alice, x.ID()); err != nil { // removes it
+		t.Error(err)
+	}
+	if _, err := here.Get(alice, x.ID()); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("it is there still: %v", err)
+	}
+	checkNoCalls(t, here)
+}
+
+// TestCallOfKilledProcess calls a turn whose process was killed: the call ends, says so, and leaves nothing that a later process
+// would do. The file of a caller that was killed is no obstacle.
+func TestCallOfKilledProcess(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		there := open(t, Options{Dir: dir})
+		r := agent.Record{ID: "t1", Owner: alice, State: Running, Started: time.Now()}
+		if err := os.MkdirAll(there.ownerDir(alice), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		there.save(r)
+		begun := time.Now()
+		if err := there.Cancel(t.Context(), alice, "t1"); !errors.Is(err, atoll.ErrUnavailable) {
+			t.Errorf("a call of a killed process: %v", err)
+		}
+		if took := time.Since(begun); took > callPatience+time.Second {
+			t.Errorf("it took %s", took)
+		}
+		checkNoCalls(t, there)
+		there.closeNow(t)
+	})
+}
+
+// checkNoCalls fails if the file of a call is left.
+func checkNoCalls(t *testing.T, d *Registry) {
+	t.Helper()
+	left, err := filepath.Glob(filepath.Join(d.ownerDir(alice), "*.calls"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("calls are left: %q, %v", left, err)
+	}
+}
