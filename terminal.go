@@ -81,11 +81,18 @@ type Terminal struct {
 	Command string    `json:"command"` // as shell text
 	Title   string    `json:"title,omitempty"`
 	Size              // smallest size of the attached clients that may type
-	Clients int       `json:"clients"` // number of attached clients
+	Clients int       `json:"clients"`           // number of attached clients
+	Viewers []Viewer  `json:"viewers,omitempty"` // who they are, those that came first before the others; nil for guests that do not know it
 	Running bool      `json:"running"`
 	Code    int       `json:"code"` // exit status, after its end
 	Created time.Time `json:"created"`
 	Active  time.Time `json:"active"` // last output or input
+}
+
+// Viewer is who is attached to a terminal.
+type Viewer struct {
+	Name     string `json:"name,omitempty"` // as the server knows the client: its owner, and the name of its token; empty: not known
+	ReadOnly bool   `json:"read_only,omitempty"`
 }
 
 // Attachment is one client of a terminal.
@@ -95,8 +102,9 @@ type Attachment struct {
 	Size               // of this client's window; 0: the terminal's size
 	Resize <-chan Size // later window sizes; nil: none
 
-	ReadOnly bool // ignore Stdin, and ignore the size of this window
-	History  bool // write the scrollback too, which replaces that of the window
+	Viewer   string // name of the client, for Terminal.Viewers; a server sets it to the name of its caller
+	ReadOnly bool   // ignore Stdin, and ignore the size of this window
+	History  bool   // write the scrollback too, which replaces that of the window
 
 	// OnResize, when not nil, is called with the terminal's size before the first output and
 	// after each change; the window then takes that size. Without it, a window of another

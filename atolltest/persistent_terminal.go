@@ -118,7 +118,7 @@ func terminalsAreListed(e *env) {
 	if err == nil {
 		e.Error("OpenTerminal in a missing directory succeeded")
 	}
-	v := e.attachViewer(ts, "build", atoll.Attachment{ReadOnly: true})
+	v := e.attachViewer(ts, "build", atoll.Attachment{Viewer: "Ann", ReadOnly: true})
 	v.waitForOutput("at work")
 	list, err := ts.ListTerminals(e.newContext())
 	if err != nil || len(list) != 2 {
@@ -130,6 +130,9 @@ func terminalsAreListed(e *env) {
 	wantEqual(e, "size", t.Size, atoll.Size{Rows: 7, Cols: 33})
 	wantEqual(e, "running", t.Running, true)
 	wantEqual(e, "clients", t.Clients, 1)
+	if len(t.Viewers) != 1 || t.Viewers[0].Name == "" || !t.Viewers[0].ReadOnly { // a server replaces the name
+		e.Errorf("viewers %+v", t.Viewers)
+	}
 	if !strings.HasPrefix(t.Command, "sh -c ") || t.Created.IsZero() {
 		e.Errorf("terminal %+v", t)
 	}

@@ -147,6 +147,7 @@ var routeRoles = map[string]atoll.Role{
 	"GET /v1/info":                                           atoll.RoleViewer,
 	"GET /v1/pools":                                          atoll.RoleViewer,
 	"GET /v1/quota":                                          atoll.RoleViewer,
+	"GET /v1/quotas":                                         atoll.RoleOperator,
 	"GET /v1/routes":                                         atoll.RoleViewer,
 	"GET /v1/routes/links":                                   atoll.RoleViewer,
 	"GET /v1/sandboxes":                                      atoll.RoleViewer,

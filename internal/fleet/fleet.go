@@ -513,6 +513,7 @@ type Caller struct {
 	Owner    atoll.Owner
 	Scopes   []atoll.Scope
 	Token    string      // id of the token used; empty: none was needed
+	Name     string      // of the token, or, of one that was given for a login, who logged in; empty: neither is known
 	Provider string      // login provider or client certificate that the token was given for; empty: none
 	Link     *atoll.Link // the only resource that the token gives access to; nil: everything that the scopes allow
 

@@ -81,7 +81,7 @@ func (f *Fleet) findIdentity(ctx context.Context, q registry.Querier, id Identit
 	if err := checkSource(ctx, q, id); err != nil {
 		return Caller{}, identityRow{}, err
 	}
-	c := Caller{Owner: id.Owner, Scopes: id.Scopes, Provider: id.Provider}
+	c := Caller{Owner: id.Owner, Scopes: id.Scopes, Provider: id.Provider, Name: id.Subject}
 	var row identityRow
 	var owner atoll.Owner
 	var scopes []byte
@@ -138,7 +138,7 @@ func (f *Fleet) insertIdentity(ctx context.Context, id Identity) (c Caller, err 
 			}
 			return other // a concurrent request has stored it
 		}
-		c = Caller{Owner: id.Owner, Scopes: id.Scopes, Token: t.ID, Provider: id.Provider}
+		c = Caller{Owner: id.Owner, Scopes: id.Scopes, Token: t.ID, Provider: id.Provider, Name: id.Subject}
 		return f.insertSession(ctx, tx, t, id, id.Source)
 	})
 	return c, err

@@ -186,6 +186,68 @@ func (a *Account) Allowance(ctx context.Context) (atoll.Allowance, error) {
 	return l, nil
 }
 
+// Allowances returns the quota and usage of a page of owners, by name, and the name of its last owner as the cursor for
+// the next page; empty: there is none. They are those that have a sandbox, a workspace, a token or a quota of their own.
+// Running commands are those of this server. After is the cursor that the page before ended with; limit is from 1 to
+// MaxPage. It needs ScopeOperate.
+func (a *Account) Allowances(ctx context.Context, after string, limit int) (list []atoll.Allowance, next string, err error) {
+	if err := a.checkScope("list quotas", atoll.ScopeOperate); err != nil {
+		return nil, "", err
+	}
+	list, next, err = a.f.queryAllowances(ctx, after, limit)
+	if err != nil {
+		return nil, "", &atoll.Error{Op: "list quotas", Err: err}
+	}
+	return list, next, nil
+}
+
+func (f *Fleet) queryAllowances(ctx context.Context, after string, limit int) (list []atoll.Allowance, next string, err error) {
+	if limit < 1 || limit > MaxPage {
+		return nil, "", fmt.Errorf("%w: limit %d: from 1 to %d", atoll.ErrInvalid, limit, MaxPage)
+	}
+	var last atoll.Owner
+	if after != "" {
+		if last, err = atoll.ParseOwner(after); err != nil {
+			return nil, "", fmt.Errorf("after: %w", err)
+		}
+	}
+	owners, err := f.queryOwners(ctx, last, limit+1)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(owners) > limit {
+		owners, next = owners[:limit], owners[limit-1].String()
+	}
+	list = make([]atoll.Allowance, len(owners))
+	for i, o := range owners {
+		if list[i], err = f.queryAllowance(ctx, o); err != nil {
+			return nil, "", err
+		}
+	}
+	return list, next, nil
+}
+
+// queryOwners returns the first owners after one, by name.
+func (f *Fleet) queryOwners(ctx context.Context, after atoll.Owner, most int) (list []atoll.Owner, err error) {
+	rows, err := f.registry.DB.QueryContext(ctx, `select app, user from (
+		select app, user from quotas union select app, user from workspaces union
+		select app, user from tokens where`+liveToken+` union
+		select app, user from sandboxes where pool = '' and state <> 'destroyed') o
+		where app > ? or app = ? and user > ? order by app, user limit ?`, registry.Timestamp(f.now()), after.App, after.App, after.User, most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var o atoll.Owner
+		if err := rows.Scan(&o.App, &o.User); err != nil {
+			return nil, err
+		}
+		list = append(list, o)
+	}
+	return list, rows.Err()
+}
+
 func (f *Fleet) queryAllowance(ctx context.Context, o atoll.Owner) (l atoll.Allowance, err error) {
 	tx, err := f.registry.DB.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {

@@ -3,7 +3,9 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -112,6 +114,54 @@ func TestConcurrentCreatesKeepQuota(t *testing.T) {
 	}
 	if _, err := admin.Create(t.Context(), atoll.Config{}); err != nil {
 		t.Errorf("another owner: %v", err)
+	}
+}
+
+// TestAllowances: operators read the quotas of all owners, page by page; others don't.
+func TestAllowances(t *testing.T) {
+	f := openFleet(t, Options{})
+	admin := f.Account(LocalCaller())
+	owner := func(app, user string) Caller {
+		return Caller{Owner: atoll.Owner{App: app, User: user}, Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}}
+	}
+	eve := f.Account(owner("app", "eve"))
+	mustCreate(t, eve, atoll.Config{})
+	gone := mustCreate(t, f.Account(owner("app", "gone")), atoll.Config{})
+	must(t, gone.Destroy(t.Context()))
+	must(t, admin.SetQuota(t.Context(), atoll.Owner{App: "app", User: "zoe"}, atoll.Quota{Sandboxes: 7}))
+	must(t, admin.SetQuota(t.Context(), atoll.Owner{App: "abc", User: "zoe"}, atoll.Quota{Memory: -1}))
+	if _, err := admin.CreateToken(t.Context(), atoll.Token{Name: "bob", Owner: atoll.Owner{App: "team", User: "bob"}, Scopes: []atoll.Scope{atoll.ScopeRead}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Account(owner("works", "ann")).CreateWorkspace(t.Context(), atoll.Workspace{Name: "w"}); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for after, pages := "", 0; ; pages++ {
+		list, next, err := admin.Allowances(t.Context(), after, 2)
+		if err != nil || len(list) > 2 || pages > 5 {
+			t.Fatal(list, next, err)
+		}
+		for _, q := range list {
+			got = append(got, fmt.Sprintf("%s %d/%d %d", q.Owner, q.Used.Sandboxes, q.Limit.Sandboxes, q.Used.Workspaces))
+		}
+		if after = next; after == "" {
+			break
+		}
+	}
+	if want := []string{"abc/zoe 0/-1 0", "app/eve 1/-1 0", "app/zoe 0/7 0", "team/bob 0/-1 0", "works/ann 0/-1 1"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for _, limit := range []int{-1, 0, MaxPage + 1} {
+		if _, _, err := admin.Allowances(t.Context(), "", limit); !errors.Is(err, atoll.ErrInvalid) {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+	}
+	if _, _, err := admin.Allowances(t.Context(), "../x/y", 10); !errors.Is(err, atoll.ErrInvalid) {
+		t.Errorf("a cursor that is none: %v", err)
+	}
+	if _, _, err := eve.Allowances(t.Context(), "", 10); !errors.Is(err, atoll.ErrDenied) {
+		t.Errorf("a user: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"database/sql"
+	"io"
 	"slices"
 
 	"github.com/atoll-sandbox/atoll"
@@ -37,11 +38,12 @@ func (s *Sandbox) OpenTerminal(ctx context.Context, spec atoll.TerminalSpec) (at
 // terminalEvent emits an event about a terminal.
 func (s *Sandbox) terminalEvent(ctx context.Context, what, name string, data map[string]string) error {
 	r := s.b.cachedRow()
+	ctx = context.WithoutCancel(ctx)
 	if data == nil {
 		data = make(map[string]string)
 	}
 	data["terminal"] = name
-	return s.f.registry.Write(context.WithoutCancel(ctx), func(tx *sql.Tx) error {
+	return s.f.registry.Write(ctx, func(tx *sql.Tx) error {
 		return s.f.events.Emit(ctx, tx, atoll.Event{Type: what, Owner: r.owner, Object: r.id, Name: r.name, Data: data})
 	})
 }
@@ -54,6 +56,9 @@ func (s *Sandbox) ListTerminals(ctx context.Context) (list []atoll.Terminal, err
 		list = slices.DeleteFunc(list, func(t atoll.Terminal) bool { return !s.a.caller.canSee(t.Name) })
 		for i := range list {
 			list[i].Command = m.redact(list[i].Command)
+			if s.a.caller.Link != nil {
+				list[i].Viewers = nil // the owner's tokens are none of the guest's business
+			}
 		}
 		return err
 	})
@@ -86,13 +91,61 @@ func (s *Sandbox) AttachTerminal(ctx context.Context, name string, a atoll.Attac
 	if err := s.checkTerminal(op, name); err != nil {
 		return exit, err
 	}
+	a.Viewer = s.a.caller.viewerName()
+	shown := &viewerOutput{Writer: a.Stdout, shown: func() { s.viewerEvent(ctx, "terminal.attached", name, a.Viewer) }}
+	if a.Stdout != nil {
+		a.Stdout = shown
+	}
 	noted := s.startAudit(op, name)
 	err = callInner(ctx, s, op, func(ctx context.Context, d atoll.TerminalAttacher) (err error) {
 		exit, err = d.AttachTerminal(ctx, name, a)
 		return err
 	})
 	noted(err)
+	if shown.shown == nil {
+		s.viewerEvent(ctx, "terminal.detached", name, a.Viewer)
+	}
 	return exit, err
+}
+
+// maxViewerName is the largest length in bytes of a viewer's name.
+const maxViewerName = 200
+
+// viewerName returns the name of the caller for others who use the same terminal.
+func (c *Caller) viewerName() string {
+	name := c.Owner.String()
+	if c.Owner == atoll.Local {
+		name = c.Owner.User
+	}
+	if c.Name != "" {
+		name += " (" + c.Name + ")"
+	}
+	if c.Link != nil {
+		name = "link of " + name
+	}
+	return truncate(name, maxViewerName)
+}
+
+// viewerOutput is the output of a terminal for a viewer.
+type viewerOutput struct {
+	io.Writer
+	shown func() // called when the first output was written: the viewer is in the list then; nil: it was called
+}
+
+func (o *viewerOutput) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if o.shown != nil && err == nil {
+		o.shown()
+		o.shown = nil
+	}
+	return n, err
+}
+
+// viewerEvent emits an event about a viewer of a terminal, which works without it too.
+func (s *Sandbox) viewerEvent(ctx context.Context, what, terminal, viewer string) {
+	if err := s.terminalEvent(ctx, what, terminal, map[string]string{"viewer": viewer}); err != nil {
+		s.f.log.Warn("an event about a terminal could not be stored", "event", what, "id", s.b.id, "err", err)
+	}
 }
 
 // ReadTerminal returns the screen of a terminal.

@@ -1,10 +1,13 @@
 package fleet
 
 import (
+	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
@@ -73,6 +76,91 @@ func TestTerminalRights(t *testing.T) {
 		t.Error(err)
 	}
 	checkNotRecorded(t, mine, "hush-hush-42", "pass-word-7")
+}
+
+// TestViewers: the list of terminals says who is attached, in events too, but not to whom a link was given.
+func TestViewers(t *testing.T) {
+	f := openFleet(t, Options{})
+	mine := f.Account(LocalCaller())
+	ctx := t.Context()
+	sb, err := mine.Create(ctx, atoll.Config{Spec: atoll.Spec{Name: "box"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sb.OpenTerminal(ctx, atoll.TerminalSpec{Name: "main", Args: []string{"sh", "-c", "echo ready; read x"}}); err != nil {
+		t.Fatal(err)
+	}
+	token := func(k atoll.Token) *Sandbox {
+		k.Scopes = []atoll.Scope{atoll.ScopeRead}
+		if k, err = mine.CreateToken(ctx, k); err != nil {
+			t.Fatal(err)
+		}
+		who, err := f.Authenticate(ctx, k.Secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.Account(who).Open(ctx, sb.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	guest := token(atoll.Token{Name: "for-bob", Link: &atoll.Link{Sandbox: sb.ID()}, Expires: f.now().Add(time.Hour)})
+	gone := make(chan error, 3)
+	leaving, leave := context.WithCancel(ctx)
+	defer leave()
+	for i, viewer := range []*Sandbox{sb, token(atoll.Token{Name: "laptop"}), guest} { // one after the other
+		shown := make(chan struct{}, 1)
+		go func() {
+			ctx := ctx
+			if i == 0 {
+				ctx = leaving
+			}
+			_, err := viewer.AttachTerminal(ctx, "main", atoll.Attachment{ReadOnly: true, Viewer: "the admin", Stdout: writerFunc(func(p []byte) (int, error) {
+				select {
+				case shown <- struct{}{}:
+				default:
+				}
+				return len(p), nil
+			})})
+			gone <- err
+		}()
+		<-shown
+	}
+	list, err := sb.ListTerminals(ctx)
+	want := []atoll.Viewer{{Name: "local", ReadOnly: true}, {Name: "local (laptop)", ReadOnly: true}, {Name: "link of local (for-bob)", ReadOnly: true}}
+	if err != nil || len(list) != 1 || !slices.Equal(list[0].Viewers, want) {
+		t.Errorf("%+v, %v", list, err)
+	}
+	leave()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Errorf("who left got %v", err)
+	}
+	if list, err = guest.ListTerminals(ctx); err != nil || len(list) != 1 || list[0].Clients != 2 || list[0].Viewers != nil {
+		t.Errorf("whom a link was given to sees %+v, %v", list, err)
+	}
+	if err := sb.SendTerminal(ctx, "main", []byte("x\r")); err != nil {
+		t.Error(err)
+	}
+	var events []string
+	for range cap(gone) - 1 {
+		if err := <-gone; err != nil {
+			t.Error(err)
+		}
+	}
+	err = mine.Events(ctx, event.Filter{}, false, func(e atoll.Event) error {
+		if strings.HasPrefix(e.Type, "terminal.") && e.Type != "terminal.opened" {
+			events = append(events, e.Type+" "+e.Data["viewer"])
+		}
+		return nil
+	})
+	slices.Sort(events)
+	if err != nil || !slices.Equal(events, []string{
+		"terminal.attached link of local (for-bob)", "terminal.attached local", "terminal.attached local (laptop)",
+		"terminal.detached link of local (for-bob)", "terminal.detached local", "terminal.detached local (laptop)",
+	}) {
+		t.Errorf("events %q, %v", events, err)
+	}
 }
 
 // checkNotRecorded fails the test if events or the audit log contain one of the texts,

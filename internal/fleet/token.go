@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -75,12 +76,14 @@ func (b *tokenFinder) findByHash(ctx context.Context, db *sql.DB, hash [sha256.S
 	}
 	var scopes []byte
 	var link atoll.Link
-	if err := st.QueryRowContext(ctx, hash[:], now).Scan(&c.Token, &c.Owner.App, &c.Owner.User, &scopes, &used, &link.Sandbox, &link.Terminal, &c.Provider); err != nil {
+	var subject string
+	if err := st.QueryRowContext(ctx, hash[:], now).Scan(&c.Token, &c.Owner.App, &c.Owner.User, &scopes, &used, &link.Sandbox, &link.Terminal, &c.Provider, &c.Name, &subject); err != nil {
 		return Caller{}, 0, err
 	}
 	if link.Sandbox != "" {
 		c.Link = &link
 	}
+	c.Name = cmp.Or(c.Name, subject)
 	return c, used, json.Unmarshal(scopes, &c.Scopes)
 }
 
@@ -90,7 +93,7 @@ func (b *tokenFinder) prepareOnce(ctx context.Context, db *sql.DB) (*sql.Stmt, e
 	if b.stmt != nil {
 		return b.stmt, nil
 	}
-	st, err := db.PrepareContext(ctx, `select id, app, user, scopes, used, sandbox, terminal, provider from tokens where hash = ? and`+liveToken)
+	st, err := db.PrepareContext(ctx, `select id, app, user, scopes, used, sandbox, terminal, provider, name, subject from tokens where hash = ? and`+liveToken)
 	b.stmt = st
 	return st, err
 }

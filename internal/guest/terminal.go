@@ -28,10 +28,11 @@ type terminalBody struct {
 	Name  string `json:"name"`
 	Input []byte `json:"input,omitempty"`
 
-	atoll.Size      // of the attached window; 0: the terminal's
-	ReadOnly   bool `json:"read_only,omitempty"`
-	History    bool `json:"history,omitempty"`
-	Sized      bool `json:"sized,omitempty"` // send sizes as FrameResize to the host
+	atoll.Size        // of the attached window; 0: the terminal's
+	Viewer     string `json:"viewer,omitempty"`
+	ReadOnly   bool   `json:"read_only,omitempty"`
+	History    bool   `json:"history,omitempty"`
+	Sized      bool   `json:"sized,omitempty"` // send sizes as FrameResize to the host
 }
 
 // maxUnacked is the largest amount of terminal output in bytes that a host has not acknowledged. A
@@ -116,7 +117,7 @@ func (l *Link) AttachTerminal(ctx context.Context, name string, a atoll.Attachme
 }
 
 func (c *Client) attachTerminal(ctx context.Context, name string, a atoll.Attachment) (atoll.Exit, error) {
-	body, err := json.Marshal(terminalBody{Name: name, Size: a.Size, ReadOnly: a.ReadOnly, History: a.History, Sized: a.OnResize != nil})
+	body, err := json.Marshal(terminalBody{Name: name, Size: a.Size, Viewer: a.Viewer, ReadOnly: a.ReadOnly, History: a.History, Sized: a.OnResize != nil})
 	if err != nil {
 		return atoll.Exit{}, err
 	}

@@ -89,7 +89,7 @@ func attachTerminal(ctx context.Context, set terminalSet, ending func() bool, st
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(w.handleFrames)
-	a := atoll.Attachment{Stdout: w, Size: b.Size, Resize: w.sizes, ReadOnly: b.ReadOnly, History: b.History}
+	a := atoll.Attachment{Stdout: w, Size: b.Size, Resize: w.sizes, Viewer: b.Viewer, ReadOnly: b.ReadOnly, History: b.History}
 	if !b.ReadOnly {
 		a.Stdin = w.stdin
 	}

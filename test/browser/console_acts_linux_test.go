@@ -20,6 +20,7 @@ import (
 	"github.com/atoll-sandbox/atoll/client"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/project"
+	"github.com/atoll-sandbox/atoll/test/browser"
 )
 
 // testSearch finds a line by its content and a file by its name.
@@ -154,8 +155,15 @@ func (c *consoleTest) testProject() {
 	c.p.Wait(`document.querySelector('.project [role=status] a')?.href.startsWith('https://github.com/example/demo/')`)
 
 	c.p.Eval(`(location.hash = '#/', null)`, nil)
+	row := `[data-id="` + c.find("proj").ID + `"]`
+	c.p.WaitText(row, "new branch") // compared when the list is opened
+	if _, err := c.openClient("proj").StartProcess(c.Context(), "", atoll.Cmd{Shell: "touch unsaved.txt", Dir: project.Workspace}); err != nil {
+		c.Fatal(err)
+	}
+	c.p.WaitText(row, "dirty") // and after a command in the sandbox has ended
+	c.inProject("rm unsaved.txt")
 	c.p.Click(`text="Compare branches"`)
-	c.p.WaitText(`[data-id="`+c.find("proj").ID+`"]`, "new branch")
+	c.p.Wait(`!document.querySelector(` + quote(row) + `).textContent.includes('dirty')`)
 }
 
 func (c *consoleTest) testMetrics() {
@@ -194,6 +202,7 @@ fetch('/report?' + encodeURIComponent(JSON.stringify(tried)))
 const hostileServer = `const fs = require('fs')
 require('http').createServer((q, a) => {
 	fs.appendFileSync('requests.txt', decodeURIComponent(q.url) + '\n')
+	fs.appendFileSync('referrers.txt', decodeURIComponent(q.url) + ' ' + (q.headers.referer || 'none') + '\n')
 	a.setHeader('Content-Type', 'text/html')
 	a.end(fs.readFileSync('hostile.html'))
 }).listen(8124)`
@@ -237,6 +246,13 @@ func (c *consoleTest) testPreview() {
 	c.p.Fill(`[aria-label="Path"]`, "/other?q=1")
 	c.p.Click(`.preview >> text="Go"`)
 	c.act("another path", func() bool { return strings.Contains(c.read("requests.txt"), "/other?q=1\n") })
+	c.p.Click(`.preview >> text="Open in a tab"`)
+	c.act("open in a tab", func() bool { return strings.Count(c.read("referrers.txt"), "/other?q=1 ") == 2 })
+	for line := range strings.Lines(c.read("referrers.txt")) {
+		if request, from, _ := strings.Cut(strings.TrimSpace(line), " "); strings.Contains(from, c.s.address) || strings.Contains(from, "atoll_") || request == "/other?q=1" && from != "none" {
+			c.Errorf("the server of a sandbox is told from where its page was opened: %s", line)
+		}
+	}
 	c.p.Fill(`[aria-label="Path"]`, "//"+c.s.address+"/ui/")
 	c.p.Click(`.preview >> text="Go"`)
 	c.p.Wait(`document.querySelector('iframe').src.includes('8124')`) // not the console itself
@@ -281,6 +297,8 @@ func (c *consoleTest) testAdmin() {
 		q, err := eve.Allowance(c.Context())
 		return err == nil && q.Limit.Sandboxes == 3 && q.Limit.Memory == 256<<20
 	})
+	c.p.Wait(`[...document.querySelectorAll('[aria-label="Quotas of all owners"] tr')].some((r) => r.textContent.includes('team/eve') && r.textContent.includes('0 of 3'))`)
+	c.inspect("quotas")
 	tokens := func() int {
 		l, err := c.all.Tokens(c.Context())
 		if err != nil {
@@ -463,4 +481,53 @@ func BenchmarkConsole(b *testing.B) {
 	b.ReportMetric(total/float64(b.N), "interaction-ms/op")
 	b.ReportMetric(worst, "worst-ms")
 	b.ReportMetric(first, "first-view-ms")
+}
+
+// BenchmarkLive measures how long it takes from an act in one browser until it and another browser show it, with and
+// without the time of the API's answer. The goal is 200 ms between them.
+func BenchmarkLive(b *testing.B) {
+	s := newTestServer(b)
+	all := s.fleet.Account(fleet.LocalCaller())
+	if _, err := all.Create(b.Context(), atoll.Config{Spec: atoll.Spec{Name: "seen"}}); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { removeAll(b, s) })
+	secret := s.createToken(atoll.Token{Scopes: []atoll.Scope{atoll.ScopeRead, atoll.ScopeRun}}).Secret
+	var pages [2]*browser.Page
+	for i := range pages {
+		pages[i] = sharedBrowser(b).Open(b, "http://"+s.address+"/ui/#token="+secret, window1440)
+		defer pages[i].Close()
+		pages[i].WaitText("tbody", "seen")
+	}
+	var answered, shown, worst float64
+	for n := 0; b.Loop(); n++ {
+		act, state := "stop", "stopped"
+		if n%2 == 1 {
+			act, state = "start", "running"
+		}
+		for _, p := range pages {
+			p.Eval(`(window.seen = new Promise((done) => {
+				const look = () => { if ([...document.querySelectorAll('tbody tr')].some((r) => r.textContent.includes('seen') && r.textContent.includes('`+state+`'))) { o.disconnect(); done(Date.now()) } }
+				const o = new MutationObserver(look)
+				o.observe(document.body, { subtree: true, childList: true, characterData: true })
+			}), null)`, nil)
+		}
+		var times [2]float64 // of the click and the answer
+		pages[0].Eval(`(async () => {
+			const begun = Date.now()
+			const r = await fetch('/v1/sandboxes/seen/`+act+`', { method: 'POST', headers: { Authorization: 'Bearer `+secret+`' } })
+			if (!r.ok) throw new Error(await r.text())
+			return [begun, Date.now()]
+		})()`, &times)
+		answered += times[1] - times[0]
+		for _, p := range pages {
+			var at float64
+			p.Eval(`window.seen`, &at)
+			shown += (at - times[0]) / 2
+			worst = max(worst, at-times[1])
+		}
+	}
+	b.ReportMetric(answered/float64(b.N), "answer-ms/op")
+	b.ReportMetric(shown/float64(b.N), "shown-ms/op")
+	b.ReportMetric(worst, "worst-after-answer-ms")
 }

@@ -1,6 +1,7 @@
 package browser_test
 
 import (
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -20,9 +21,12 @@ func (c *consoleTest) goTo(tab string) {
 }
 
 // newClient returns a client of the API with the rights of the console's token.
-func (c *consoleTest) newClient() *client.Client {
+func (c *consoleTest) newClient() *client.Client { return c.newClientOf(c.secret) }
+
+// newClientOf returns a client of the API with a token.
+func (c *consoleTest) newClientOf(secret string) *client.Client {
 	c.Helper()
-	k, err := client.New(client.Options{Host: "http://" + c.s.address, Token: c.secret})
+	k, err := client.New(client.Options{Host: "http://" + c.s.address, Token: secret})
 	if err != nil {
 		c.Fatal(err)
 	}
@@ -64,6 +68,7 @@ func (c *consoleTest) testTerminal() {
 	c.p.Wait(cell("true_colour", "color") + ` === 'rgb(255, 120, 0)'`)
 	c.p.Wait(cell("under_score", "textDecorationLine") + ` === 'underline'`)
 	c.inspect("terminal")
+	c.testViewers()
 	c.p.Click(`text="Split"`)
 	c.p.Wait(`document.querySelectorAll('.panes.two .shown .badge.connected').length === 2`)
 	c.p.Click(".shown:last-child .box .xterm")
@@ -73,6 +78,31 @@ func (c *consoleTest) testTerminal() {
 	c.inspect("terminals")
 	c.p.Click(`text="One terminal"`)
 	c.p.Wait(`document.querySelectorAll('.shown').length === 1`)
+}
+
+// testViewers checks that the page says by name who else is attached to its terminal, and that this goes when they
+// have left.
+func (c *consoleTest) testViewers() {
+	c.Helper()
+	list, err := c.openClient("made").ListTerminals(c.Context())
+	if err != nil || len(list) != 1 {
+		c.Fatal(list, err)
+	}
+	ann := c.newClientOf(c.s.createToken(atoll.Token{Name: "laptop", Scopes: []atoll.Scope{atoll.ScopeRead}}).Secret)
+	ctx, leave := context.WithCancel(c.Context())
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		sb, err := ann.Sandbox(ctx, "made")
+		if err == nil {
+			_, _ = sb.AttachTerminal(ctx, list[0].Name, atoll.Attachment{Stdout: io.Discard, ReadOnly: true}) // it ends by leave
+		}
+	}()
+	c.p.WaitText(".shown .viewers", "local (laptop) (watching)")
+	c.inspect("viewers")
+	leave()
+	<-left
+	c.p.Wait(`!document.querySelector('.shown .viewers')`)
 }
 
 // turns returns the turns in the sandbox made.

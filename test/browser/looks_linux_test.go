@@ -34,9 +34,9 @@ var looksTime = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 
 // views are what TestLooks shows. Then is an expression to evaluate, ready one to wait for.
 var views = []struct{ name, hash, then, ready string }{
-	{"sandboxes", "#/", "", `document.querySelector('.chip.denied')`},
-	{"create", "#/", `document.querySelector('.bar-top button.yes').click()`, `document.querySelector('.create label')`},
-	{"question", "#/", `document.querySelector('[aria-label="remove api"]').click()`, `document.querySelector('dialog[open]')`},
+	{"sandboxes", "#/", "", `document.querySelector('.chip.denied') && document.querySelector('[data-head=Branches] a')`},
+	{"create", "#/", `document.querySelector('.bar-top button.yes').click()`, `document.querySelector('.create label') && document.querySelector('[data-head=Branches] a')`},
+	{"question", "#/", `document.querySelector('[aria-label="remove api"]').click()`, `document.querySelector('dialog[open]') && document.querySelector('[data-head=Branches] a')`},
 	{"terminal", "#/s/s1web/", "", `document.body.innerText.includes('No terminal is open')`},
 	{"agent", "#/s/s1web/agent", "", `document.querySelector('.asks')`},
 	{"changes", "#/s/s1web/changes", "", `document.querySelector('.cm-content') && document.querySelector('.project table')`},
@@ -54,7 +54,7 @@ var views = []struct{ name, hash, then, ready string }{
 	{"workspace", "#/workspaces/notes", "", `document.querySelector('[aria-label="Files"]')`},
 	{"images", "#/images", "", `document.querySelector('[aria-label="Images"]')`},
 	{"pools", "#/pools", "", `document.querySelector('[aria-label="Pools"]')`},
-	{"access", "#/access", "", `document.querySelector('[aria-label="Quota"] td')`},
+	{"access", "#/access", "", `document.querySelector('[aria-label="Quota"] td') && document.querySelector('[aria-label="Quotas of all owners"] td')`},
 	{"audit", "#/audit", "", `document.querySelector('[aria-label="Audited calls"]')`},
 	{"drivers", "#/drivers", "", `document.querySelector('[aria-label="Drivers"]')`},
 	{"settings", "#/settings", "", `document.querySelector('[aria-label="This browser"]')`},

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,12 +62,28 @@ func (a commands) terminalLs() *cobra.Command {
 					state = "status " + strconv.Itoa(t.Code)
 				}
 				rows = append(rows, []string{
-					t.Name, state, fmt.Sprintf("%dx%d", t.Cols, t.Rows), strconv.Itoa(t.Clients), output.FormatAgo(t.Active), output.OneLine(t.Command), output.OneLine(t.Title),
+					t.Name, state, fmt.Sprintf("%dx%d", t.Cols, t.Rows), formatClients(t), output.FormatAgo(t.Active), output.OneLine(t.Command), output.OneLine(t.Title),
 				})
 			}
 			return a.PrintTable(rows)
 		},
 	}
+}
+
+// formatClients returns who is attached to a terminal, or how many if the guest does not know their names.
+func formatClients(t atoll.Terminal) string {
+	names := make([]string, 0, len(t.Viewers))
+	for _, v := range t.Viewers {
+		name := cmp.Or(output.OneLine(v.Name), "unknown")
+		if v.ReadOnly {
+			name += " (watching)"
+		}
+		names = append(names, name)
+	}
+	if len(names) != t.Clients || len(names) == 0 {
+		return strconv.Itoa(t.Clients)
+	}
+	return strings.Join(names, ", ")
 }
 
 func (a commands) terminalNew() *cobra.Command {

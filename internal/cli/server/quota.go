@@ -16,7 +16,7 @@ func (a commands) quotaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "quota",
 		Short:   "Show your quota and usage",
-		Example: "  atoll quota\n  atoll quota set team/ci --sandboxes 20 --memory 8g",
+		Example: "  atoll quota\n  atoll quota ls\n  atoll quota set team/ci --sandboxes 20 --memory 8g",
 		Args:    app.UnknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := a.Client(cmd.Context())
@@ -30,23 +30,63 @@ func (a commands) quotaCommand() *cobra.Command {
 			if a.JSON {
 				return a.PrintJSON(q)
 			}
-			count := func(n int) string { return strconv.Itoa(n) }
-			amount := func(n float64) string { return strconv.FormatFloat(n, 'g', -1, 64) }
-			return a.PrintTable([][]string{
-				{"", "USED", "LIMIT"},
-				{"sandboxes", count(q.Used.Sandboxes), formatLimit(q.Limit.Sandboxes, count)},
-				{"cpu", amount(q.Used.CPU), formatLimit(q.Limit.CPU, amount)},
-				{"memory", output.FormatBytes(q.Used.Memory), formatLimit(q.Limit.Memory, output.FormatBytes)},
-				{"disk", output.FormatBytes(q.Used.Disk), formatLimit(q.Limit.Disk, output.FormatBytes)},
-				{"workspaces", count(q.Used.Workspaces), formatLimit(q.Limit.Workspaces, count)},
-				{"processes", count(q.Used.Processes), formatLimit(q.Limit.Processes, count)},
-				{"tokens a month", strconv.FormatInt(q.Used.Tokens, 10), formatLimit(q.Limit.Tokens, func(n int64) string { return strconv.FormatInt(n, 10) })},
-				{"US dollars a month", strconv.FormatFloat(q.Used.Cost, 'f', 2, 64), formatLimit(q.Limit.Cost, amount)},
-			})
+			rows := [][]string{{"", "USED", "LIMIT"}}
+			for _, r := range describeAllowance(q) {
+				rows = append(rows, r[:])
+			}
+			return a.PrintTable(rows)
 		},
 	}
-	cmd.AddCommand(a.quotaSet())
+	cmd.AddCommand(a.quotaList(), a.quotaSet())
 	return cmd
+}
+
+// describeAllowance returns a quota as rows of a name, usage and limit.
+func describeAllowance(q atoll.Allowance) [][3]string {
+	count := func(n int) string { return strconv.Itoa(n) }
+	amount := func(n float64) string { return strconv.FormatFloat(n, 'g', -1, 64) }
+	return [][3]string{
+		{"sandboxes", count(q.Used.Sandboxes), formatLimit(q.Limit.Sandboxes, count)},
+		{"cpu", amount(q.Used.CPU), formatLimit(q.Limit.CPU, amount)},
+		{"memory", output.FormatBytes(q.Used.Memory), formatLimit(q.Limit.Memory, output.FormatBytes)},
+		{"disk", output.FormatBytes(q.Used.Disk), formatLimit(q.Limit.Disk, output.FormatBytes)},
+		{"workspaces", count(q.Used.Workspaces), formatLimit(q.Limit.Workspaces, count)},
+		{"processes", count(q.Used.Processes), formatLimit(q.Limit.Processes, count)},
+		{"tokens a month", strconv.FormatInt(q.Used.Tokens, 10), formatLimit(q.Limit.Tokens, func(n int64) string { return strconv.FormatInt(n, 10) })},
+		{"US dollars a month", strconv.FormatFloat(q.Used.Cost, 'f', 2, 64), formatLimit(q.Limit.Cost, amount)},
+	}
+}
+
+func (a commands) quotaList() *cobra.Command {
+	return &cobra.Command{
+		Use:     "ls",
+		Short:   "List quotas and usage of all owners (needs the scope operate)",
+		Long:    "List the quotas and usage of all owners, as USED/LIMIT.",
+		Example: "  atoll quota ls",
+		Args:    app.CheckArgCount(0, 0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.Client(cmd.Context())
+			if err != nil {
+				return err
+			}
+			list, err := c.Quotas(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.PrintJSON(list)
+			}
+			rows := [][]string{{"OWNER", "SANDBOXES", "CPU", "MEMORY", "DISK", "WORKSPACES", "PROCESSES", "TOKENS", "DOLLARS"}}
+			for _, q := range list {
+				row := []string{q.Owner.String()}
+				for _, r := range describeAllowance(q) {
+					row = append(row, r[1]+"/"+r[2])
+				}
+				rows = append(rows, row)
+			}
+			return a.PrintTable(rows)
+		},
+	}
 }
 
 // formatLimit writes a limit; none is "-".

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,8 +44,8 @@ type Terminal struct {
 	emulator  *Emulator // guarded by mu, as all below
 	info      atoll.Terminal
 	exit      atoll.Exit
-	viewers   map[*viewer]struct{}
-	output    []byte // what the piece of output under way shows
+	viewers   []*viewer // those that came first before the others
+	output    []byte    // what the piece of output under way shows
 	input     []byte
 	inputRoom chan struct{} // closed when typed is taken
 }
@@ -71,7 +72,7 @@ func NewTerminal(spec *atoll.TerminalSpec, now func() time.Time, start func(*Ter
 	}
 	t := &Terminal{
 		now: now, ended: make(chan struct{}), inputReady: make(chan struct{}, 1), inputRoom: make(chan struct{}),
-		emulator: New(spec.Size, history), viewers: make(map[*viewer]struct{}),
+		emulator: New(spec.Size, history),
 	}
 	t.emulator.OnOutput = func(b []byte) { t.output = append(t.output, b...) }
 	t.emulator.OnResponse = t.queueAnswer
@@ -93,6 +94,9 @@ func (t *Terminal) Info() atoll.Terminal {
 	defer t.mu.Unlock()
 	i := t.info
 	i.Title, i.Size, i.Clients = t.emulator.Title(), t.emulator.Size(), len(t.viewers)
+	for _, v := range t.viewers {
+		i.Viewers = append(i.Viewers, atoll.Viewer{Name: v.a.Viewer, ReadOnly: v.a.ReadOnly})
+	}
 	return i
 }
 
@@ -110,7 +114,7 @@ func (t *Terminal) Write(p []byte) (int, error) {
 	t.info.Active = t.now()
 	t.output = t.output[:0]
 	n, err := t.emulator.Write(p)
-	for v := range t.viewers {
+	for _, v := range t.viewers {
 		v.queueOutput(t.output)
 		notify(v.changed)
 	}
@@ -139,7 +143,7 @@ func (t *Terminal) RecordExit(exit atoll.Exit) {
 	t.info.Running, t.info.Code, t.info.Active = false, exit.Code, t.now()
 	t.exit, t.input = exit, nil
 	close(t.ended)
-	for v := range t.viewers {
+	for _, v := range t.viewers {
 		notify(v.changed)
 	}
 }
@@ -263,7 +267,7 @@ func (t *Terminal) addViewer(a *atoll.Attachment) *viewer {
 	v := &viewer{a: a, changed: make(chan struct{}, 1), size: a.Size, needsScreen: true, dirty: true}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.viewers[v] = struct{}{}
+	t.viewers = append(t.viewers, v)
 	t.chooseSize()
 	return v
 }
@@ -271,7 +275,7 @@ func (t *Terminal) addViewer(a *atoll.Attachment) *viewer {
 func (t *Terminal) removeViewer(v *viewer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.viewers, v)
+	t.viewers = slices.DeleteFunc(t.viewers, func(o *viewer) bool { return o == v })
 	t.chooseSize()
 }
 
@@ -279,7 +283,7 @@ func (t *Terminal) removeViewer(v *viewer) {
 // type. The caller holds mu.
 func (t *Terminal) chooseSize() {
 	var rows, cols uint16
-	for v := range t.viewers {
+	for _, v := range t.viewers {
 		if s := v.size; !v.a.ReadOnly && s.Rows > 0 && s.Cols > 0 {
 			if rows == 0 || s.Rows < rows {
 				rows = s.Rows
@@ -299,7 +303,7 @@ func (t *Terminal) chooseSize() {
 		return
 	}
 	t.program.Resize(size)
-	for v := range t.viewers {
+	for _, v := range t.viewers {
 		v.invalidate()
 	}
 }

@@ -4,7 +4,7 @@ export interface Link { sandbox: string; name?: string; terminal?: string }
 export interface Who { owner: { app: string; user: string }; scopes: string[]; link?: Link; token?: string; provider?: string }
 export interface LoginProvider { name: string; browser: boolean }
 export interface Sandbox { id: string; name?: string; state: string }
-export interface Terminal { name: string; title?: string; command: string; rows: number; cols: number; clients: number; running: boolean; code: number }
+export interface Terminal { name: string; title?: string; command: string; rows: number; cols: number; clients: number; viewers?: { name?: string; read_only?: boolean }[]; running: boolean; code: number }
 
 const patience = 20_000 // ms for an answer
 

@@ -92,7 +92,8 @@ export function Pools() {
   )
 }
 
-const resources: [string, string][] = [['sandboxes', 'Sandboxes'], ['cpu', 'CPUs'], ['memory', 'Memory, MiB'], ['disk', 'Disk, MiB'], ['workspaces', 'Workspaces'], ['processes', 'Commands at once'], ['tokens', 'Model tokens a month'], ['cost', 'Model cost a month, $']]
+/** What a quota limits, with their names. */
+export const resources: [string, string][] = [['sandboxes', 'Sandboxes'], ['cpu', 'CPUs'], ['memory', 'Memory, MiB'], ['disk', 'Disk, MiB'], ['workspaces', 'Workspaces'], ['processes', 'Commands at once'], ['tokens', 'Model tokens a month'], ['cost', 'Model cost a month, $']]
 const inMiB = ['memory', 'disk']
 
 /** The form by which admins set the quota of an owner. */

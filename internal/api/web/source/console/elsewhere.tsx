@@ -1,8 +1,8 @@
 // Views of what is not one sandbox.
 
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { label } from '../dom'
-import { QuotaForm } from './admin'
+import { QuotaForm, resources } from './admin'
 import { Files } from './files'
 import { age, bytes, confirm, Empty, Label, path, Problem, Table, useAct, useAsk, useShared } from './parts'
 import type { Owner } from './types'
@@ -10,6 +10,7 @@ import type { Owner } from './types'
 interface Workspace { name: string; bytes?: number; files?: number; used?: string; expires?: string; sandboxes?: string[] }
 interface Token { id: string; name?: string; owner: Owner; scopes?: string[]; created?: string; expires?: string; used?: string; secret?: string; provider?: string; subject?: string; link?: { sandbox: string } }
 interface Quota { [name: string]: number | undefined }
+interface Allowance { owner: Owner; limit: Quota; used: Quota }
 interface Audited { id: number; time: string; owner: Owner; action: string; object?: string; outcome: string; detail?: string }
 
 const scopeSets: Record<string, string[]> = { read: ['read'], run: ['read', 'run'], admin: ['read', 'run', 'host', 'admin'] }
@@ -56,7 +57,8 @@ export function Access() {
   const { api, server } = useShared()
   const run = useAct()
   const tokens = useAsk<{ items: Token[] }>('v1/tokens')
-  const quota = useAsk<{ owner: Owner; limit: Quota; used: Quota }>('v1/quota')
+  const quota = useAsk<Allowance>('v1/quota')
+  const [changes, change] = useState(0) // of quotas
   const [name, setName] = useState('')
   const [scope, setScope] = useState('read')
   const [days, setDays] = useState('30')
@@ -85,14 +87,43 @@ export function Access() {
         <tr key={t.id}><th scope="row"><Label of={t.name || t.id} />{t.provider && <small>login: <Label of={`${t.provider}, ${t.subject ?? ''}`} /></small>}{t.link && <small>link</small>}</th><td><Label of={who(t.owner)} /></td><td>{t.scopes?.join(', ')}</td><td>{t.used ? age(t.used) + ' ago' : 'never'}</td><td>{t.expires ? new Date(t.expires).toLocaleString() : 'never'}</td><td><span class="acts"><button class="danger" onClick={() => void revoke(t)}>revoke</button></span></td></tr>))}</Table>}
       <h2>Quota</h2>
       <Problem error={quota.error} />
-      {server.scopes.includes('admin') && <QuotaForm changed={quota.reload} />}
+      {operates(server.scopes) && <QuotaForm changed={() => { quota.reload(); change(changes + 1) }} />}
       {q && <Table name="Quota" head={['Resource', 'Used', 'Limit']}>{[...new Set([...Object.keys(q.limit), ...Object.keys(q.used)])].sort().map((k) => {
-        const show = (n: number | undefined) => n === undefined ? '–' : k === 'memory' || k === 'disk' ? bytes(n) : String(n)
-        return <tr><th scope="row">{k}</th><td class="number">{show(q.used[k])}</td><td class="number">{(q.limit[k] ?? 0) > 0 ? show(q.limit[k]) : 'none'}</td></tr>
+        return <tr><th scope="row">{k}</th><td class="number">{amount(k, q.used[k])}</td><td class="number">{(q.limit[k] ?? 0) > 0 ? amount(k, q.limit[k]) : 'none'}</td></tr>
       })}</Table>}
+      {operates(server.scopes) && <Quotas key={changes} />}
     </>
   )
 }
+
+const operates = (scopes: string[]) => scopes.includes('admin') || scopes.includes('operate')
+
+/** The quotas of all owners, page by page. */
+function Quotas() {
+  const { api } = useShared()
+  const run = useAct()
+  const [list, setList] = useState<Allowance[]>([])
+  const [next, setNext] = useState<string>()
+  const read = (after: string) => run(async () => {
+    const page = await api.ask<{ items: Allowance[]; next?: string }>('GET', 'v1/quotas?after=' + encodeURIComponent(after))
+    setList((l) => [...(after ? l : []), ...page.items])
+    setNext(page.next)
+  })
+  useEffect(() => void read(''), [])
+  return (
+    <>
+      <h2>Quotas of all owners</h2>
+      {Boolean(list.length) && <Table name="Quotas of all owners" head={['Owner', ...resources.map(([, name]) => name.replace(', MiB', ''))]}>{list.map((q) => (
+        <tr key={who(q.owner)}><th scope="row"><Label of={who(q.owner)} /></th>{resources.map(([k]) => {
+          const limit = q.limit[k] ?? 0
+          return <td class={limit > 0 && (q.used[k] ?? 0) >= limit ? 'number full' : 'number'}>{amount(k, q.used[k] ?? 0)}{limit > 0 && ' of ' + amount(k, limit)}</td>
+        })}</tr>))}</Table>}
+      {next && <button onClick={() => void read(next)}>More owners</button>}
+    </>
+  )
+}
+
+const amount = (k: string, n: number | undefined) => n === undefined ? '–' : k === 'memory' || k === 'disk' ? bytes(n) : String(n)
 
 export function Audit() {
   const { server } = useShared()

@@ -85,6 +85,43 @@ function agentState(t: Turn): string {
   return t.result?.outcome === 'ok' ? 'done' + (t.result.text ? ': ' + t.result.text : '') : [t.result?.outcome, t.result?.message].filter(Boolean).join(': ')
 }
 
+const compareAtOnce = 20 // sandboxes whose branches are compared when the list is opened
+
+/** Says whether an event may mean that a sandbox has new commits or changes. */
+export const changesBranches = (type: string) => type === 'process.exited' || type.startsWith('turn.') && type !== 'turn.running'
+
+/**
+ * Returns a function that compares the branches of sandboxes with those of the host, one after the other, since each
+ * runs git in its sandbox, and not while the page is hidden.
+ */
+function useComparison(setBranches: (f: (m: Map<string, string>) => Map<string, string>) => void, setComparing: (on: boolean) => void): (ids: string[]) => void {
+  const { api } = useShared()
+  const due = useRef({ ids: new Set<string>(), busy: false, over: false })
+  const work = useCallback(async () => {
+    const d = due.current
+    if (d.busy || !d.ids.size) return
+    d.busy = true
+    setComparing(true)
+    for (const id of d.ids) {
+      if (d.over || document.hidden) break
+      d.ids.delete(id)
+      const said = await api.ask<Ledger>('GET', path('sandboxes', id, 'project')).then(summaryOf, (e: unknown) => text(e))
+      setBranches((m) => new Map(m).set(id, said))
+    }
+    d.busy = false
+    setComparing(false)
+  }, [api])
+  useEffect(() => {
+    const shown = () => void work()
+    document.addEventListener('visibilitychange', shown)
+    return () => { due.current.over = true; document.removeEventListener('visibilitychange', shown) }
+  }, [])
+  return useCallback((ids: string[]) => {
+    for (const id of ids) due.current.ids.add(id)
+    void work()
+  }, [work])
+}
+
 interface RowProperties { minute: number; s: Sandbox; turn?: Turn; cost?: number; branches?: string; chosen: boolean; choose(id: string, on: boolean): void; near: Near }
 
 /** A sandbox. What is far below the window has its name only, until it comes near. */
@@ -173,14 +210,11 @@ export function Overview() {
     [s.name, s.id, s.driver, s.config.image, projectPath(s), ...Object.entries(s.labels ?? {}).map((l) => l.join('='))].some((t) => t?.toLowerCase().includes(w))))
   const picked = shown.filter((s) => chosen.has(s.id))
   const projects = shown.filter((s) => projectPath(s))
-  const compare = async () => { // one after the other: each runs git in its sandbox
-    setComparing(true)
-    for (const s of projects) {
-      const said = await api.ask<Ledger>('GET', path('sandboxes', s.id, 'project')).then(summaryOf, (e: unknown) => text(e))
-      setBranches((m) => new Map(m).set(s.id, said))
-    }
-    setComparing(false)
-  }
+  const mayCompare = server.scopes.includes('host')
+  const compare = useComparison(setBranches, setComparing)
+  useEffect(() => live.follow((e) => { if (mayCompare && changesBranches(e.type) && branches.has(e.object)) compare([e.object]) }), [live, branches])
+  const first = mayCompare ? projects.filter((s) => s.state === 'running').slice(0, compareAtOnce).map((s) => s.id).join(' ') : ''
+  useEffect(() => compare(first.split(' ').filter((id) => id && !branches.has(id))), [first])
   const may = server.scopes.includes('run') || server.scopes.includes('admin')
   return (
     <>
@@ -192,7 +226,7 @@ export function Overview() {
           {[...new Set(all.map((s) => s.state))].sort().map((s) => <option>{s}</option>)}
         </select>
         <span class="space" />
-        {projects.length > 0 && server.scopes.includes('host') && <button disabled={comparing} onClick={() => void compare()}>{comparing ? 'Comparing…' : 'Compare branches'}</button>}
+        {projects.length > 0 && mayCompare && <button disabled={comparing} onClick={() => compare(projects.map((s) => s.id))}>{comparing ? 'Comparing…' : 'Compare branches'}</button>}
         {may && <button class="yes" aria-expanded={creating} onClick={() => setCreating(!creating)}>{creating ? 'Close the form' : 'Create'}</button>}
       </div>
       {creating && <Create done={() => setCreating(false)} />}

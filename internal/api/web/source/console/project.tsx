@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from 'preact/hooks'
 import { label } from '../dom'
+import { useCalm, useEvents } from './follow'
 import { webAddress } from './live'
 import { confirm, Empty, Label, path, Problem, quote, Table, useAct, useShared, text } from './parts'
 import type { Sandbox } from './types'
@@ -50,6 +51,8 @@ export function ProjectPanel({ s, branch }: { s: Sandbox; branch?: string }) {
     }
   }
   useEffect(() => { if (may && at) void read() }, [s.id])
+  const again = useCalm(() => { if (may && at && !busy && !ledger.reading && !document.hidden) void read() })
+  useEvents(s.id, ['process.exited', 'turn.'], again)
   if (!at) return null
   const send = async (act: Act, more: object): Promise<Result> =>
     (await api.send('POST', path('sandboxes', s.id, 'project'), JSON.stringify({ act, ...(branch && act !== 'update' && { branch }), ...more }), 'application/json', AbortSignal.timeout(patience))).json() as Promise<Result>

@@ -15,6 +15,7 @@ export function TerminalTab({ id }: { id: string }) {
   const [second, split] = useState('') // beside the first
   const may = server.scopes.includes('run')
   useEvents(id, ['terminal.'], l.reload)
+  useEvents(id, ['terminal.detached'], () => setTimeout(l.reload, 1000)) // the guest may notice it later
   const list = l.value?.items ?? []
   const one = list.some((t) => t.name === shown) ? shown : list.find((t) => t.running)?.name ?? ''
   const two = second !== one && list.some((t) => t.name === second) ? second : ''
@@ -37,19 +38,26 @@ export function TerminalTab({ id }: { id: string }) {
       <nav class="list" aria-label="Terminals">
         {list.map((t) => (
           <span class={t.name === one || t.name === two ? 'row here' : 'row'} key={t.name}>
-            <button class="go" title={label(t.command)} aria-current={t.name === one ? 'true' : undefined} onClick={() => { if (t.name === two) split(one); show(t.name) }}><i class={t.running ? 'dot on' : 'dot'} /><b>{label(t.name, 30)}</b>{t.clients > 1 && <small title="Windows that are attached">{t.clients}</small>}</button>
+            <button class="go" title={label(t.command)} aria-current={t.name === one ? 'true' : undefined} onClick={() => { if (t.name === two) split(one); show(t.name) }}><i class={t.running ? 'dot on' : 'dot'} /><b>{label(t.name, 30)}</b>{t.clients > 1 && <small title={'Attached: ' + viewers(t)}>{t.clients}</small>}</button>
             {may && <button class="close" aria-label={'Close ' + label(t.name)} title="Close it" onClick={() => void close(t)}>×</button>}
           </span>))}
         {may && <button class="add" aria-label="Open a terminal" title="Open a terminal" onClick={() => void open()}>+</button>}
         {one && (two ? <button onClick={() => split('')}>One terminal</button> : may && <button onClick={() => void divide()}>Split</button>)}
       </nav>
       <Problem error={l.error} />
-      {one ? <div class={two ? 'panes two' : 'panes'}><Shown key={one} id={id} name={one} readOnly={!may} />{two && <Shown key={two} id={id} name={two} readOnly={!may} />}</div> : l.value && <p class="empty">No terminal is open. {may && 'Open one with +.'}</p>}
+      {one ? <div class={two ? 'panes two' : 'panes'}><Shown key={one} id={id} name={one} readOnly={!may} viewers={viewers(list.find((t) => t.name === one))} />{two && <Shown key={two} id={id} name={two} readOnly={!may} viewers={viewers(list.find((t) => t.name === two))} />}</div> : l.value && <p class="empty">No terminal is open. {may && 'Open one with +.'}</p>}
     </div>
   )
 }
 
-function Shown({ id, name, readOnly }: { id: string; name: string; readOnly: boolean }) {
+// viewers says who else is attached; empty: nobody.
+function viewers(t?: Terminal): string {
+  if (!t || t.clients < 2) return ''
+  const names = (t.viewers ?? []).map((v) => label(v.name || 'somebody', 60) + (v.read_only ? ' (watching)' : ''))
+  return names.length ? names.join(', ') : `${t.clients} windows`
+}
+
+function Shown({ id, name, readOnly, viewers }: { id: string; name: string; readOnly: boolean; viewers: string }) {
   const { api } = useShared()
   const box = useRef<HTMLDivElement>(null)
   const screen = useRef<Screen>()
@@ -72,7 +80,7 @@ function Shown({ id, name, readOnly }: { id: string; name: string; readOnly: boo
   return (
     <div class="shown" role="group" aria-label={'Terminal ' + label(name, 30)} onFocusIn={() => { if (screen.current) Object.assign(window, { atoll: { term: screen.current.term } }) }}>
       <div class="screen"><div class="box" ref={box} /></div>
-      <p class={'badge ' + state.at} role="status">{state.at === 'ended' ? state.how : state.at === 'waiting' ? state.why + '; what you type is sent then' : state.at}{readOnly && ' · read-only'}
+      <p class={'badge ' + state.at} role="status">{state.at === 'ended' ? state.how : state.at === 'waiting' ? state.why + '; what you type is sent then' : state.at}{readOnly && ' · read-only'}{viewers && <span class="viewers"> · attached: {viewers}</span>}
         {state.at === 'waiting' && <button onClick={() => screen.current?.again()}>Now</button>}</p>
     </div>
   )
