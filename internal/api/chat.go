@@ -186,16 +186,16 @@ func (s *Server) completeChat(w http.ResponseWriter, r *http.Request, a *fleet.A
 		return err
 	}
 	defer leave()
-	t, after, err := s.turnForChat(r, has, a, q)
+	rec, after, err := s.turnForChat(r, has, a, q)
 	if err != nil {
 		return err
 	}
-	w.Header().Set("X-Atoll-Turn", t.ID())
-	w.Header().Set("X-Atoll-Chat", t.Record().Chat)
-	c := &turnWriter{w: w, ctl: http.NewResponseController(w), d: d, q: q, t: t, beat: s.limits.Heartbeat}
-	err = c.followTurn(r.Context(), has.Turns, a.Caller().Owner, after)
+	w.Header().Set("X-Atoll-Turn", rec.ID)
+	w.Header().Set("X-Atoll-Chat", rec.Chat)
+	c := &turnWriter{w: w, ctl: http.NewResponseController(w), d: d, q: q, turns: has.Turns, rec: rec, beat: s.limits.Heartbeat}
+	err = c.followTurn(r.Context(), after)
 	if err != nil && !c.waiting { // the client has disconnected, or can't be answered
-		t.Cancel(fmt.Errorf("the client has disconnected: %w", err))
+		has.Turns.Abandon(rec.Owner, rec.ID, fmt.Errorf("the client has disconnected: %w", err))
 	}
 	if err != nil && c.begun {
 		panic(http.ErrAbortHandler) // a partial response must not pass for a complete one
@@ -203,21 +203,23 @@ func (s *Server) completeChat(w http.ResponseWriter, r *http.Request, a *fleet.A
 	return err
 }
 
-// turnForChat returns the turn that answers a request, and the event after which the response
-// begins: a turn that waits for the tool results in the request, or else a new one.
-func (s *Server) turnForChat(r *http.Request, has *Agents, a *fleet.Account, q *dialect.Request) (*turn.Turn, int64, error) {
-	var t *turn.Turn
+// turnForChat returns the record of the turn that answers a request, and the event after which the
+// response begins: a turn that waits for the tool results in the request, or else a new one.
+func (s *Server) turnForChat(r *http.Request, has *Agents, a *fleet.Account, q *dialect.Request) (rec agent.Record, after int64, err error) {
 	for _, p := range toolResults(q.Messages) {
 		text := ""
 		for _, part := range p.Parts {
 			text += part.Text
 		}
-		if w := has.Turns.AnswerToolCall(a.Caller().Owner, "", p.ID, turn.ToolAnswer{Text: text, Failed: p.Failed}); w != nil {
-			t = w
+		got, seen, err := has.Turns.AnswerToolCall(r.Context(), a.Caller().Owner, p.ID, turn.ToolAnswer{Text: text, Failed: p.Failed})
+		if err == nil {
+			rec, after = got, seen
+		} else if !errors.Is(err, atoll.ErrNotFound) {
+			return rec, 0, err
 		}
 	}
-	if t != nil {
-		return t, t.LastSeen(), nil
+	if rec.ID != "" {
+		return rec, after, nil
 	}
 	chat := r.Header.Get("X-Atoll-Chat")
 	for _, key := range []string{"chat_id", "chat"} {
@@ -239,7 +241,10 @@ func (s *Server) turnForChat(r *http.Request, has *Agents, a *fleet.Account, q *
 	if errors.Is(err, atoll.ErrState) && chat != "" && has.Turns.CancelWaiting(r.Context(), a.Caller().Owner, assistant.ChatKey(chat)) {
 		t, err = begin()
 	}
-	return t, 0, err
+	if err != nil {
+		return rec, 0, err
+	}
+	return t.Record(), 0, nil
 }
 
 // toolResults returns the tool results at the end of a conversation.
@@ -257,12 +262,13 @@ func toolResults(messages []dialect.Message) []dialect.Part {
 
 // turnWriter writes the events of a turn as a response of a vendor API.
 type turnWriter struct {
-	w    http.ResponseWriter
-	ctl  *http.ResponseController
-	d    dialect.Dialect
-	q    *dialect.Request
-	t    *turn.Turn
-	beat time.Duration
+	w     http.ResponseWriter
+	ctl   *http.ResponseController
+	d     dialect.Dialect
+	q     *dialect.Request
+	turns *turn.Registry
+	rec   agent.Record // as it was when the response began
+	beat  time.Duration
 
 	out     dialect.Writer
 	begun   bool           // a part of the response was written
@@ -282,11 +288,11 @@ const toolCallWait = 50 * time.Millisecond
 
 // followTurn writes the turn until it ends or waits for the client. It returns errors of writing,
 // and errors before the response began.
-func (c *turnWriter) followTurn(ctx context.Context, d *turn.Registry, o atoll.Owner, after int64) error {
+func (c *turnWriter) followTurn(ctx context.Context, after int64) error {
 	inner, cancel := context.WithCancel(ctx)
 	events, ended := make(chan agent.Event), make(chan error, 1)
 	go func() {
-		ended <- d.Follow(inner, o, c.t.ID(), after, func(e agent.Event) error {
+		ended <- c.turns.Follow(inner, c.rec.Owner, c.rec.ID, after, func(e agent.Event) error {
 			select {
 			case events <- e:
 				return nil
@@ -322,10 +328,13 @@ func (c *turnWriter) writeEvents(ctx context.Context, events <-chan agent.Event,
 				wait.Reset(toolCallWait)
 			}
 		case <-wait.C:
-			if c.t.Record().State == turn.Waiting {
+			err := c.turns.PauseResponse(ctx, c.rec.Owner, c.rec.ID, c.last)
+			if err == nil {
 				c.waiting = true
-				c.t.SetLastSeen(c.last)
 				return c.writeEnd(dialect.StopTool, dialect.Usage{})
+			}
+			if !errors.Is(err, atoll.ErrNotFound) { // else it goes on
+				return err
 			}
 		case <-beat.C:
 			if err := c.writeHeartbeat(); err != nil {
@@ -377,7 +386,7 @@ func (c *turnWriter) writeEvent(e *agent.Event) error {
 // writeTextEvent writes the text of an event. That of an agent is held back if the answer follows a schema: only
 // the result has the answer.
 func (c *turnWriter) writeTextEvent(e *agent.Event) error {
-	if c.q.Schema != nil && c.t.Record().Agent != "" {
+	if c.q.Schema != nil && c.rec.Agent != "" {
 		return nil
 	}
 	if e.Type == agent.TextDelta {
@@ -396,7 +405,7 @@ func (c *turnWriter) writeTextEvent(e *agent.Event) error {
 
 // writeStructured writes the answer of an agent that follows a schema.
 func (c *turnWriter) writeStructured() error {
-	if c.q.Schema == nil || c.t.Record().Agent == "" {
+	if c.q.Schema == nil || c.rec.Agent == "" {
 		return nil
 	}
 	text := c.res.Text
@@ -447,7 +456,7 @@ func (c *turnWriter) beginStream() error {
 // responseID returns the id of the response in the format of the vendor API.
 func (c *turnWriter) responseID() string {
 	prefix := map[dialect.Name]string{dialect.OpenAI: "chatcmpl-", dialect.Anthropic: "msg_", dialect.Responses: "resp_"}[c.d.Name()]
-	return fmt.Sprintf("%s%s%d", prefix, c.t.ID(), c.last)
+	return fmt.Sprintf("%s%s%d", prefix, c.rec.ID, c.last)
 }
 
 // writeHeartbeat keeps a streamed response alive.

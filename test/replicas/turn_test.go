@@ -3,7 +3,10 @@ package replicas
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,8 +51,11 @@ func newAgents(f *fleet.Fleet) (*api.Agents, error) {
 		Connectors: map[string]model.Connector{
 			"test": {Name: "test", API: dialect.Anthropic, Base: os.Getenv(modelVar), Key: "sk-secret", Model: "claude-test", Models: []string{"*"}},
 		},
-		Assistants: map[string]*assistant.Assistant{"coder": {ID: "coder", Sandbox: &assistant.Sandbox{Command: "claude"}, Tools: []assistant.ServerTools{{Server: "clock"}}}},
-		Tools:      tool.NewServers(map[string][]tool.Tool{"clock": {clock}}),
+		Assistants: map[string]*assistant.Assistant{
+			"coder": {ID: "coder", Sandbox: &assistant.Sandbox{Command: "claude"}, Tools: []assistant.ServerTools{{Server: "clock"}}},
+			"qa":    {ID: "qa", Connector: "test"},
+		},
+		Tools: tool.NewServers(map[string][]tool.Tool{"clock": {clock}}),
 	}
 	pipeline, err := assistant.New(assistant.Options{
 		Agents: map[string]agent.Agent{"command": command.Agent{}, "claude": claude.Agent{}}, Dir: filepath.Join(dir, "chats"), Ledger: f.Usage(),
@@ -286,5 +292,61 @@ func TestClaudeOutlivesServer(t *testing.T) {
 	r := events[len(events)-1].Result
 	if r.Outcome != agent.OK || r.Text != "It is done." || r.Usage.Requests < 3 {
 		t.Errorf("the turn ended with %+v", r)
+	}
+}
+
+// TestToolResultReachesAnotherServer: the client of a chat API calls a tool of its own and comes back with the result to another
+// server, which has the rest of the answer. Then it comes back without the result: the turn that waits for it is given up.
+func TestToolResultReachesAnotherServer(t *testing.T) {
+	tool := modeltest.Turn{Text: "Let me ask.", Tools: []modeltest.Use{{Name: "weather", Input: json.RawMessage(`{"city":"Rome"}`)}}}
+	s := startTurnServers(t, "virtual", filepath.Join(t.TempDir(), "sandboxes"), modeltest.Script{Turns: []modeltest.Turn{tool, {Text: "It is sunny."}, tool, {Text: "Never mind."}}}, "")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	complete := func(messages string) (text, finish, call string) {
+		t.Helper()
+		web := &http.Client{Transport: &http.Transport{DialContext: s.balancer.dial, DisableKeepAlives: true}}
+		body := `{"model":"qa","metadata":{"chat_id":"c"},"tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object"}}}],"messages":[` + messages + `]}`
+		q, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://balancer/v1/chat/completions", strings.NewReader(body))
+		must(t, err)
+		q.Header.Set("Content-Type", "application/json")
+		resp, err := web.Do(q)
+		must(t, err)
+		defer resp.Body.Close()
+		var c struct {
+			Choices []struct {
+				Finish  string `json:"finish_reason"`
+				Message struct {
+					Content string
+					Calls   []struct{ ID string } `json:"tool_calls"`
+				}
+			}
+		}
+		b, err := io.ReadAll(resp.Body)
+		must(t, errors.Join(err, json.Unmarshal(b, &c)))
+		if resp.StatusCode != http.StatusOK || len(c.Choices) != 1 {
+			t.Fatalf("%s: %s", resp.Status, b)
+		}
+		if m := c.Choices[0].Message; len(m.Calls) == 1 {
+			call = m.Calls[0].ID
+		}
+		return c.Choices[0].Message.Content, c.Choices[0].Finish, call
+	}
+	const question = `{"role":"user","content":"How is the weather?"}`
+	_, finish, call := complete(question)
+	if finish != "tool_calls" || call == "" {
+		t.Fatalf("the answer ends with %s and call %q", finish, call)
+	}
+	s.balancer.turnTo(s.replicas[1])
+	text, finish, _ := complete(question + `,{"role":"assistant","content":"Let me ask.","tool_calls":[{"id":"` + call + `","type":"function","function":{"name":"weather","arguments":"{}"}}]},
+		{"role":"tool","tool_call_id":"` + call + `","content":"sunny"}`)
+	if text != "It is sunny." || finish != "stop" {
+		t.Errorf("the other server answers %q and ends with %s", text, finish)
+	}
+	if _, finish, _ = complete(`{"role":"user","content":"And tomorrow?"}`); finish != "tool_calls" {
+		t.Fatalf("the answer ends with %s", finish)
+	}
+	s.balancer.turnTo(s.replicas[0])
+	if text, finish, _ = complete(`{"role":"user","content":"Never mind."}`); text != "Never mind." || finish != "stop" {
+		t.Errorf("without the result: %q, %s", text, finish)
 	}
 }

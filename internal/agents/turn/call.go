@@ -42,6 +42,7 @@ type call struct {
 	Message   *agent.Message `json:"message,omitempty"`
 	Decision  *keptDecision  `json:"decision,omitempty"`
 	Answer    *callAnswer    `json:"answer,omitempty"`
+	Seen      *int64         `json:"seen,omitempty"` // see Registry.PauseResponse
 	Interrupt bool           `json:"interrupt,omitempty"`
 	Cancel    bool           `json:"cancel,omitempty"`
 }
@@ -52,8 +53,10 @@ type callAnswer struct {
 	Result ToolAnswer `json:"result"`
 }
 
-// reply is the answer to a call. Without an error both are empty.
+// reply is the answer to a call. Without an error Kind and Message are empty.
 type reply struct {
+	LastSeen int64 `json:"last_seen,omitempty"` // see Registry.PauseResponse; of the answer to a call of a client's tool
+
 	Kind    string `json:"kind,omitempty"` // text of one of replyErrors
 	Message string `json:"message,omitempty"`
 }
@@ -106,10 +109,16 @@ func (d *Registry) callsDir(p turnKey) string {
 
 // callOther passes a call to the process that runs a turn, and waits for its reply. It returns errOver once the turn has ended.
 func (d *Registry) callOther(ctx context.Context, p turnKey, c call) error {
+	_, err := d.askOther(ctx, p, c)
+	return err
+}
+
+// askOther is callOther, and returns the reply.
+func (d *Registry) askOther(ctx context.Context, p turnKey, c call) (reply, error) {
 	if r, err := d.load(p); err != nil {
-		return err
+		return reply{}, err
 	} else if r.State == Finished {
-		return errOver
+		return reply{}, errOver
 	}
 	dir := d.callsDir(p)
 	b, err := json.Marshal(c)
@@ -121,7 +130,7 @@ func (d *Registry) callOther(ctx context.Context, p turnKey, c call) error {
 		err = atomicfile.Create(name+callSuffix, b, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: the process that runs the turn can't be called: %w", atoll.ErrUnavailable, err)
+		return reply{}, fmt.Errorf("%w: the process that runs the turn can't be called: %w", atoll.ErrUnavailable, err)
 	}
 	defer func() {
 		for _, suffix := range []string{callSuffix, takenSuffix, replySuffix} {
@@ -133,7 +142,7 @@ func (d *Registry) callOther(ctx context.Context, p turnKey, c call) error {
 }
 
 // waitForReply waits for the reply to a call.
-func (d *Registry) waitForReply(ctx context.Context, p turnKey, name string) error {
+func (d *Registry) waitForReply(ctx context.Context, p turnKey, name string) (reply, error) {
 	tick := time.NewTicker(replyInterval)
 	defer tick.Stop()
 	var ended time.Time
@@ -144,20 +153,20 @@ func (d *Registry) waitForReply(ctx context.Context, p turnKey, name string) err
 		r, err := readReply(name + replySuffix)
 		switch {
 		case err == nil:
-			return r.err()
+			return r, r.err()
 		case !errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("%w: the reply of the process that runs the turn: %w", atoll.ErrUnavailable, err)
+			return reply{}, fmt.Errorf("%w: the reply of the process that runs the turn: %w", atoll.ErrUnavailable, err)
 		case !ended.IsZero() && (os.Remove(name+callSuffix) == nil || time.Since(ended) > endPatience): // not taken, or not answered
-			return errOver
+			return reply{}, errOver
 		case time.Since(begun) > callPatience && os.Remove(name+callSuffix) == nil:
-			return fmt.Errorf("%w: another process runs the turn, and does not take calls: it may have been killed; try again", atoll.ErrUnavailable)
+			return reply{}, fmt.Errorf("%w: another process runs the turn, and does not take calls: it may have been killed; try again", atoll.ErrUnavailable)
 		case time.Since(begun) > replyPatience:
-			return fmt.Errorf("%w: another process runs the turn, and has not answered within %s", atoll.ErrUnavailable, replyPatience)
+			return reply{}, fmt.Errorf("%w: another process runs the turn, and has not answered within %s", atoll.ErrUnavailable, replyPatience)
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return reply{}, context.Cause(ctx)
 		}
 	}
 }
@@ -206,7 +215,11 @@ func (t *Turn) answerCall(ctx context.Context, name string) {
 	if err == nil {
 		err = t.handleCall(ctx, &c)
 	}
-	if b, err = json.Marshal(newReply(err)); err == nil {
+	answer := newReply(err)
+	if c.Answer != nil {
+		answer.LastSeen = t.LastSeen()
+	}
+	if b, err = json.Marshal(answer); err == nil {
 		err = atomicfile.Create(name+replySuffix, b, 0o600)
 	}
 	if _, gone := os.Lstat(name + takenSuffix); errors.Is(gone, fs.ErrNotExist) { // its process does not wait any more
@@ -231,6 +244,8 @@ func (t *Turn) handleCall(ctx context.Context, c *call) error {
 			return fmt.Errorf("%w: the turn does not wait for the result of call %s", atoll.ErrNotFound, clipText(c.Answer.Call))
 		}
 		return nil
+	case c.Seen != nil:
+		return t.pauseResponse(*c.Seen)
 	case c.Interrupt:
 		return t.requestInterrupt()
 	case c.Cancel:

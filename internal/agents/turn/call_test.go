@@ -69,6 +69,9 @@ func TestCallsOfAnotherProcess(t *testing.T) {
 			if err := there.Send(ctx, alice, x.ID(), agent.Message{ID: "r", Prompt: agent.Text("refuse")}); !errors.Is(err, atoll.ErrState) {
 				t.Errorf("a refused message: %v", err)
 			}
+			if r, err := there.Get(alice, x.ID()); err != nil || r.State != Waiting || len(r.Permissions) != 1 || r.Permissions[0].ID != "p1" {
+				t.Errorf("the turn that waits for a decision is %+v, %v", r, err)
+			}
 			if err := there.Decide(ctx, alice, x.ID(), "p9", "bob", agent.Decision{}); !errors.Is(err, atoll.ErrNotFound) {
 				t.Errorf("a decision about nothing: %v", err)
 			}
@@ -76,6 +79,9 @@ func TestCallsOfAnotherProcess(t *testing.T) {
 				t.Error(err)
 			}
 		case agent.ClientToolCalled:
+			if list, err := there.List(alice, Filter{State: Waiting}); err != nil || len(list) != 1 || len(list[0].Permissions) != 0 {
+				t.Errorf("the turns that wait are %+v, %v", list, err)
+			}
 			if err := there.AnswerTurn(ctx, alice, x.ID(), "c9", ToolAnswer{}); !errors.Is(err, atoll.ErrNotFound) {
 				t.Errorf("the result of no call: %v", err)
 			}
@@ -164,5 +170,82 @@ func checkNoCalls(t *testing.T, d *Registry) {
 	left, err := filepath.Glob(filepath.Join(d.ownerDir(alice), "*.calls"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("calls are left: %q, %v", left, err)
+	}
+}
+
+// TestToolResultReachesAnyProcess: the client of a chat API comes back with the results of its tools to a process that does not run
+// the turn, which passes them on and has the rest of the turn; or it continues without them.
+func TestToolResultReachesAnyProcess(t *testing.T) {
+	here, there := openTwo(t)
+	ctx := t.Context()
+	ask := func(ctx context.Context, x *Turn) (agent.Result, error) {
+		text, _, err := x.CallClientTool(ctx, agent.ToolCall{ID: "c1"})
+		return agent.Result{Text: text}, err
+	}
+	x := start(t, here, ask)
+	var called int64
+	waits := errors.New("it waits for a tool")
+	err := there.Follow(ctx, alice, x.ID(), 0, func(e agent.Event) error {
+		if called = e.Seq; e.Type == agent.ClientToolCalled {
+			return waits
+		}
+		return nil
+	})
+	if !errors.Is(err, waits) {
+		t.Fatal(err)
+	}
+	if err := there.PauseResponse(ctx, alice, x.ID(), called); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := there.AnswerToolCall(ctx, bob, "c1", ToolAnswer{Text: "rain"}); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("somebody else's answer was taken: %v", err)
+	}
+	r, seen, err := there.AnswerToolCall(ctx, alice, "c1", ToolAnswer{Text: "noon"})
+	if err != nil || r.ID != x.ID() || seen != called {
+		t.Fatalf("%+v, after event %d, %v; want turn %s after %d", r, seen, err, x.ID(), called)
+	}
+	var res *agent.Result
+	if err := there.Follow(ctx, alice, r.ID, seen, func(e agent.Event) error {
+		res = e.Result
+		return nil
+	}); err != nil || res == nil || res.Text != "noon" {
+		t.Errorf("the rest of the turn: %+v, %v", res, err)
+	}
+	if err := there.PauseResponse(ctx, alice, x.ID(), called); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("a turn that has ended is paused: %v", err)
+	}
+	if _, _, err := there.AnswerToolCall(ctx, alice, "c1", ToolAnswer{}); !errors.Is(err, atoll.ErrNotFound) {
+		t.Errorf("a second answer was taken: %v", err)
+	}
+	there.Abandon(alice, x.ID(), errAbandoned)
+	if _, err := there.Get(alice, x.ID()); err != nil {
+		t.Errorf("a turn that has ended is removed with its client: %v", err)
+	}
+
+	for what, end := range map[string]func(id string){
+		"the client continues without the results": func(string) {
+			if there.CancelWaiting(ctx, alice, "another") || there.CancelWaiting(ctx, bob, "c") || !there.CancelWaiting(ctx, alice, "c") {
+				t.Error("not just the chat's turn is cancelled")
+			}
+		},
+		"the client disconnects": func(id string) { there.Abandon(alice, id, errAbandoned) },
+	} {
+		y, err := here.Start(agent.Record{ID: atoll.NewID(), Owner: alice, Chat: "c"}, ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := there.Follow(ctx, alice, y.ID(), 0, func(e agent.Event) error {
+			if e.Type == agent.ClientToolCalled {
+				end(y.ID())
+			}
+			res = e.Result
+			return nil
+		}); err != nil || res == nil || res.Outcome != agent.Aborted {
+			t.Errorf("%s: %+v, %v", what, res, err)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(here.ownerDir(alice), "tool-calls", "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("left: %q, %v", left, err)
 	}
 }

@@ -1,8 +1,11 @@
 package turn
 
+import "slices"
+
 // notifyState calls Options.Notify if the turn's state or sandbox has changed since the last call. The
 // caller must not hold mu.
 func (t *Turn) notifyState() {
+	t.saveState()
 	notify := t.registry.opts.Notify
 	if notify == nil {
 		return
@@ -16,6 +19,25 @@ func (t *Turn) notifyState() {
 	}
 	t.notified = now
 	notify(r)
+}
+
+// saveState saves the record if what the turn waits for has changed, so that other processes see it.
+func (t *Turn) saveState() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.left {
+		return
+	}
+	r := t.currentRecord()
+	var open []string
+	for _, p := range r.Permissions {
+		open = append(open, p.ID)
+	}
+	if r.State == Finished || r.State == t.savedState && slices.Equal(open, t.savedOpen) {
+		return // a finished one is saved by removeRunning
+	}
+	t.savedState, t.savedOpen = r.State, open
+	t.registry.save(r)
 }
 
 // notifiedState is what Options.Notify reports.

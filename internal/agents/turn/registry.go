@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -63,7 +62,6 @@ type Registry struct {
 
 	mu           sync.Mutex
 	running      map[turnKey]*Turn // guarded by mu, as all below
-	waiting      map[turnKey]*Turn // by the id of a pending client call
 	startedCount map[string]int64  // by owner: turns started
 	grownBytes   map[string]int64  // by owner: bytes written since the last removal of expired turns
 	lastQueued   time.Time         // Record.Queued of the last queued turn
@@ -105,7 +103,7 @@ func Open(o Options) (*Registry, error) {
 	if o.MaxBytes == 0 {
 		o.MaxBytes = 512 << 20
 	}
-	d := &Registry{opts: o, grownBytes: make(map[string]int64), slog: o.Log, running: make(map[turnKey]*Turn), waiting: make(map[turnKey]*Turn), startedCount: make(map[string]int64)}
+	d := &Registry{opts: o, grownBytes: make(map[string]int64), slog: o.Log, running: make(map[turnKey]*Turn), startedCount: make(map[string]int64)}
 	if d.slog == nil {
 		d.slog = slog.New(slog.DiscardHandler)
 	}
@@ -241,6 +239,7 @@ func (d *Registry) checkOpen(n *NewTurn) error {
 
 // addRunning adds a turn to the running ones. The caller holds mu.
 func (d *Registry) addRunning(l *log, r agent.Record) (*Turn, context.Context) {
+	r.Permissions = nil // of an earlier process, which may have stored them
 	t := &Turn{
 		registry: d, log: l, done: make(chan struct{}), rec: r,
 		permissions: make(map[string]*permissionRequest), clientCalls: make(map[string]*clientCall), interrupt: make(chan struct{}),
@@ -288,7 +287,9 @@ func (d *Registry) create(p turnKey) (*os.File, error) {
 
 // save stores a turn's record. An error is logged and does not end the turn.
 func (d *Registry) save(r agent.Record) {
-	r.Permissions = nil // they exist in this process only
+	if r.State == Finished || r.State == Queued {
+		r.Permissions = nil // nobody can answer them any more, or yet
+	}
 	b, err := encode(r)
 	p := turnKey{r.Owner, r.ID}
 	name := d.recordName(p)
@@ -332,20 +333,6 @@ func (d *Registry) dropRunning(t *Turn, r agent.Record) {
 // logPanic logs a panic of a turn's work.
 func (d *Registry) logPanic(id string, p any) {
 	d.slog.Error("panic", "turn", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-}
-
-// addWaiting records the turn that waits for a client call. The caller holds the
-// turn's mu.
-func (d *Registry) addWaiting(t *Turn, call string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.waiting[turnKey{t.rec.Owner, call}] = t
-}
-
-func (d *Registry) removeWaiting(t *Turn, call string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.waiting, turnKey{t.rec.Owner, call})
 }
 
 // find returns a running turn of this process, or nil.
@@ -438,7 +425,9 @@ func (d *Registry) followOther(ctx context.Context, p turnKey, file *os.File, af
 		}
 		over := false
 		n, err := replayEvents(file, last, info.Size(), after, func(e agent.Event) error {
-			over = e.Type == agent.Finished
+			if over = e.Type == agent.Finished; over {
+				d.waitForRecord(ctx, p)
+			}
 			return f(e)
 		})
 		if last += n; n > 0 {
@@ -454,6 +443,22 @@ func (d *Registry) followOther(ctx context.Context, p turnKey, file *os.File, af
 		case <-tick.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
+		}
+	}
+}
+
+// waitForRecord waits until the record of a turn says that it has ended, which its process writes after the last event. It does not
+// wait for a process that was killed in between.
+func (d *Registry) waitForRecord(ctx context.Context, p turnKey) {
+	ctx, cancel := context.WithTimeout(ctx, endPatience)
+	defer cancel()
+	tick := time.NewTicker(replyInterval)
+	defer tick.Stop()
+	for !d.hasEnded(p) {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -494,25 +499,13 @@ func (d *Registry) Interrupt(ctx context.Context, o atoll.Owner, id string) erro
 	return wrapError("interrupt", id, err)
 }
 
-// AnswerToolCall passes the result of a client's tool to the turn that waits for it, and
-// returns that turn; nil if none of the owner's turns waits for the call, or not the named one. Without a name, it is any turn.
-func (d *Registry) AnswerToolCall(o atoll.Owner, turn, call string, a ToolAnswer) *Turn {
-	d.mu.Lock()
-	t := d.waiting[turnKey{o, call}]
-	d.mu.Unlock()
-	if t == nil || turn != "" && t.ID() != turn || !t.answerToolCall(call, a) {
-		return nil
-	}
-	return t
-}
-
 // AnswerTurn passes the result of a client's tool to a turn, which another process may run. It returns ErrNotFound if the turn does
 // not wait for the call.
 func (d *Registry) AnswerTurn(ctx context.Context, o atoll.Owner, id, toolCall string, a ToolAnswer) error {
 	var err error
-	if d.find(turnKey{o, id}) == nil {
+	if t := d.find(turnKey{o, id}); t == nil {
 		err = d.callOther(ctx, turnKey{o, id}, call{Answer: &callAnswer{toolCall, a}})
-	} else if d.AnswerToolCall(o, id, toolCall, a) == nil {
+	} else if !t.answerToolCall(toolCall, a) {
 		err = errNotWaiting
 	}
 	if errors.Is(err, errOver) {
@@ -523,29 +516,6 @@ func (d *Registry) AnswerTurn(ctx context.Context, o atoll.Owner, id, toolCall s
 
 // errNotWaiting is the error of a result of a client's tool that no turn waits for.
 var errNotWaiting = fmt.Errorf("%w: the turn does not wait for the result of this call", atoll.ErrNotFound)
-
-// CancelWaiting cancels the owner's turns of a chat that wait for results of client
-// tools, since the client will not send them. It reports whether there was one.
-func (d *Registry) CancelWaiting(ctx context.Context, o atoll.Owner, chat string) bool {
-	d.mu.Lock()
-	var waiting []*Turn
-	for at, t := range d.waiting {
-		if at.owner == o && !slices.Contains(waiting, t) {
-			waiting = append(waiting, t)
-		}
-	}
-	d.mu.Unlock()
-	any := false
-	for _, t := range waiting {
-		if t.Record().Chat == chat {
-			any = d.cancelCause(ctx, o, t.ID(), errAbandoned) == nil || any
-		}
-	}
-	return any
-}
-
-// errAbandoned is the cause that cancels a turn whose client continued without it.
-var errAbandoned = errors.New("the client continued without the results of its tools")
 
 // Cancel cancels a turn and waits for its end. It removes a turn that has ended.
 func (d *Registry) Cancel(ctx context.Context, o atoll.Owner, id string) error {

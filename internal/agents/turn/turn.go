@@ -54,6 +54,9 @@ type Turn struct {
 	messages    map[string]agent.MessageState              // of messages to the agent, by id
 	dropped     []agent.Message                            // with their prompts
 	finished    bool
+	left        bool     // another process may continue it: its record is no longer ours
+	savedState  string   // of the record that saveState has saved last
+	savedOpen   []string // ids of its permissions
 	lastSeen    int64
 	toSkip      int                     // events to drop: they were emitted by an earlier process
 	decided     map[string]keptDecision // decisions of an earlier process that the agent may not have received
@@ -141,6 +144,7 @@ func (t *Turn) Emit(e agent.Event) {
 		return
 	case e.Type == agent.PermissionRequested && e.Permission != nil:
 		t.expectPermission(*e.Permission)
+		t.saveState() // before its event: who sees that finds the request
 	case e.Type == agent.PermissionResolved && e.Permission != nil:
 		t.dropPermission(e.Permission.ID)
 	}
@@ -239,71 +243,6 @@ func (t *Turn) dropPermission(id string) {
 // maxOpen limits the pending permissions, and the pending client calls, of a turn.
 const maxOpen = 64
 
-// CallClientTool emits a call of one of the client's own tools and waits for its
-// result. The call fails after the deadline.
-func (t *Turn) CallClientTool(ctx context.Context, call agent.ToolCall) (text string, failed bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, t.registry.opts.PermissionTimeout)
-	defer cancel()
-	w := &clientCall{call: call, answer: make(chan ToolAnswer, 1)}
-	t.mu.Lock()
-	if t.finished || t.clientCalls[call.ID] != nil || len(t.clientCalls) >= maxOpen {
-		t.mu.Unlock()
-		return "", true, fmt.Errorf("%w: tool call %s", atoll.ErrState, call.ID)
-	}
-	t.clientCalls[call.ID] = w
-	t.registry.addWaiting(t, call.ID)
-	t.mu.Unlock()
-	t.emitEvent(agent.Event{Type: agent.ClientToolCalled, Tool: &call})
-	t.notifyState()
-	defer t.notifyState()
-	defer t.removeToolCall(call.ID)
-	select {
-	case a := <-w.answer:
-		return a.Text, a.Failed, nil
-	case <-ctx.Done():
-	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return "the client did not send a result in time", true, nil
-	}
-	return "", true, context.Cause(ctx)
-}
-
-func (t *Turn) removeToolCall(id string) {
-	t.mu.Lock()
-	delete(t.clientCalls, id)
-	t.mu.Unlock()
-	t.registry.removeWaiting(t, id)
-}
-
-// SetLastSeen records the last event that a client received before it disconnects
-// to run a tool and come back with its result.
-func (t *Turn) SetLastSeen(seq int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lastSeen = seq
-}
-
-// LastSeen returns the number that SetLastSeen recorded.
-func (t *Turn) LastSeen() int64 {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lastSeen
-}
-
-// answerToolCall passes the result of a client's tool to the waiting call; false:
-// no call waits for it.
-func (t *Turn) answerToolCall(id string, a ToolAnswer) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	w := t.clientCalls[id]
-	if w == nil {
-		return false
-	}
-	delete(t.clientCalls, id)
-	w.answer <- a
-	return true
-}
-
 // decide answers a permission request.
 func (t *Turn) decide(id, by string, d agent.Decision) error {
 	err := t.decidePermission(id, by, d)
@@ -356,6 +295,9 @@ func (t *Turn) runToEnd(ctx context.Context, work Work) {
 	t.notifyState()
 	res, left := t.callWork(ctx, work)
 	if left {
+		t.mu.Lock()
+		t.left = true
+		t.mu.Unlock()
 		t.registry.dropRunning(t, t.Record())
 		return
 	}

@@ -269,14 +269,26 @@ func TestWanted(t *testing.T) {
 		if r := x.Record(); r.State != Waiting {
 			t.Errorf("%+v", r)
 		}
-		if d.AnswerToolCall(bob, "", "call1", ToolAnswer{Text: "rain"}) != nil || d.AnswerToolCall(alice, "", "call9", ToolAnswer{}) != nil || d.AnswerToolCall(alice, "another", "call1", ToolAnswer{Text: "snow"}) != nil {
-			t.Error("somebody else's answer was taken")
+		answer := func(o atoll.Owner, call, text string) (agent.Record, error) {
+			r, _, err := d.AnswerToolCall(t.Context(), o, call, ToolAnswer{Text: text})
+			return r, err
 		}
-		if d.AnswerToolCall(alice, x.ID(), "call1", ToolAnswer{Text: "sunny"}) != x {
-			t.Error("the answer was not taken")
+		for what, c := range map[string]struct {
+			owner atoll.Owner
+			call  string
+		}{"somebody else's": {bob, "call1"}, "that of no call": {alice, "call9"}, "that of a strange call": {alice, "../call1"}} {
+			if _, err := answer(c.owner, c.call, "rain"); !errors.Is(err, atoll.ErrNotFound) {
+				t.Errorf("%s answer was taken: %v", what, err)
+			}
 		}
-		if d.AnswerToolCall(alice, "", "call1", ToolAnswer{Text: "again"}) != nil {
-			t.Error("a second answer was taken")
+		if err := d.AnswerTurn(t.Context(), alice, "another", "call1", ToolAnswer{Text: "snow"}); !errors.Is(err, atoll.ErrNotFound) {
+			t.Errorf("the answer to another turn was taken: %v", err)
+		}
+		if r, err := answer(alice, "call1", "sunny"); err != nil || r.ID != x.ID() {
+			t.Errorf("the answer was not taken: %+v, %v", r, err)
+		}
+		if _, err := answer(alice, "call1", "again"); !errors.Is(err, atoll.ErrNotFound) {
+			t.Errorf("a second answer was taken: %v", err)
 		}
 		<-x.Done()
 		d.closeNow(t)
