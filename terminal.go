@@ -89,9 +89,9 @@ type Terminal struct {
 	Active  time.Time `json:"active"` // last output or input
 }
 
-// Viewer is who is attached to a terminal.
+// Viewer is who is attached to a terminal, as its guest reports it: programs inside that have the guest's rights can make names up.
 type Viewer struct {
-	Name     string `json:"name,omitempty"` // as the server knows the client: its owner, and the name of its token; empty: not known
+	Name     string `json:"name,omitempty"` // that the server has given: the owner, and the name of the token; empty: not known
 	ReadOnly bool   `json:"read_only,omitempty"`
 }
 

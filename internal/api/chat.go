@@ -211,10 +211,14 @@ func (s *Server) turnForChat(r *http.Request, has *Agents, a *fleet.Account, q *
 		for _, part := range p.Parts {
 			text += part.Text
 		}
-		got, seen, err := has.Turns.AnswerToolCall(r.Context(), a.Caller().Owner, p.ID, turn.ToolAnswer{Text: text, Failed: p.Failed})
+		// If the client leaves meanwhile, the turn is known all the same, and cancelled then.
+		got, seen, err := has.Turns.AnswerToolCall(context.WithoutCancel(r.Context()), a.Caller().Owner, p.ID, turn.ToolAnswer{Text: text, Failed: p.Failed})
 		if err == nil {
 			rec, after = got, seen
 		} else if !errors.Is(err, atoll.ErrNotFound) {
+			if rec.ID != "" {
+				has.Turns.Abandon(rec.Owner, rec.ID, err)
+			}
 			return rec, 0, err
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/registry"
 )
@@ -26,6 +28,8 @@ type handle struct {
 	uses     atomic.Int64 // calls among them that count as use
 
 	masks maskCache // hide its secrets
+
+	viewerEvents *rate.Limiter // of events about viewers of its terminals
 
 	detaching sync.RWMutex // held while a command is being detached, until it is recorded
 
@@ -57,7 +61,7 @@ func (f *Fleet) ensureHandle(r row) *handle {
 
 // newHandle creates the handle of a row. The caller holds mu.
 func (f *Fleet) newHandle(r row) *handle {
-	b := &handle{f: f, id: r.id, driver: f.findDriver(r.driver), turn: make(chan struct{}, 1), row: r, active: r.active}
+	b := &handle{f: f, id: r.id, driver: f.findDriver(r.driver), turn: make(chan struct{}, 1), viewerEvents: rate.NewLimiter(rate.Every(viewerEventInterval), viewerEvents), row: r, active: r.active}
 	b.calls.closedErr = f.closeReason
 	return b
 }

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"io"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/atoll-sandbox/atoll"
 )
@@ -57,7 +59,7 @@ func (s *Sandbox) ListTerminals(ctx context.Context) (list []atoll.Terminal, err
 		for i := range list {
 			list[i].Command = m.redact(list[i].Command)
 			if s.a.caller.Link != nil {
-				list[i].Viewers = nil // the owner's tokens are none of the guest's business
+				list[i].Viewers = nil // names of the owner's tokens are not for whom the owner has given a link
 			}
 		}
 		return err
@@ -92,7 +94,7 @@ func (s *Sandbox) AttachTerminal(ctx context.Context, name string, a atoll.Attac
 		return exit, err
 	}
 	a.Viewer = s.a.caller.viewerName()
-	shown := &viewerOutput{Writer: a.Stdout, shown: func() { s.viewerEvent(ctx, "terminal.attached", name, a.Viewer) }}
+	shown := &viewerOutput{Writer: a.Stdout, emit: func(what string) { s.viewerEvent(ctx, what, name, a.Viewer) }}
 	if a.Stdout != nil {
 		a.Stdout = shown
 	}
@@ -102,9 +104,7 @@ func (s *Sandbox) AttachTerminal(ctx context.Context, name string, a atoll.Attac
 		return err
 	})
 	noted(err)
-	if shown.shown == nil {
-		s.viewerEvent(ctx, "terminal.detached", name, a.Viewer)
-	}
+	shown.leave()
 	return exit, err
 }
 
@@ -126,23 +126,49 @@ func (c *Caller) viewerName() string {
 	return truncate(name, maxViewerName)
 }
 
-// viewerOutput is the output of a terminal for a viewer.
+// viewerOutput is the output of a terminal for a viewer. It reports that the viewer is in the list when the first output was
+// written.
 type viewerOutput struct {
 	io.Writer
-	shown func() // called when the first output was written: the viewer is in the list then; nil: it was called
+	emit func(event string)
+
+	mu    sync.Mutex
+	shown bool // guarded by mu
+	left  bool // guarded by mu; a write that is under way may outlast the attachment
 }
 
 func (o *viewerOutput) Write(p []byte) (int, error) {
 	n, err := o.Writer.Write(p)
-	if o.shown != nil && err == nil {
-		o.shown()
-		o.shown = nil
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.shown && !o.left && err == nil {
+		o.shown = true
+		o.emit("terminal.attached")
 	}
 	return n, err
 }
 
+// leave reports that the viewer has left.
+func (o *viewerOutput) leave() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.left = true; o.shown {
+		o.emit("terminal.detached")
+	}
+}
+
+// Viewers who come and go all the time must not push other events of the owner out: so many events about the viewers of a sandbox
+// are stored at once, and then one in viewerEventInterval.
+const (
+	viewerEvents        = 20
+	viewerEventInterval = 30 * time.Second
+)
+
 // viewerEvent emits an event about a viewer of a terminal, which works without it too.
 func (s *Sandbox) viewerEvent(ctx context.Context, what, terminal, viewer string) {
+	if !s.b.viewerEvents.Allow() {
+		return
+	}
 	if err := s.terminalEvent(ctx, what, terminal, map[string]string{"viewer": viewer}); err != nil {
 		s.f.log.Warn("an event about a terminal could not be stored", "event", what, "id", s.b.id, "err", err)
 	}

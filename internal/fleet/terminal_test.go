@@ -163,6 +163,37 @@ func TestViewers(t *testing.T) {
 	}
 }
 
+// TestViewersPushNoEventsOut: who attaches and leaves all the time stores a few events only.
+func TestViewersPushNoEventsOut(t *testing.T) {
+	f := openFleet(t, Options{})
+	mine := f.Account(LocalCaller())
+	sb := mustCreate(t, mine, atoll.Config{})
+	if _, err := sb.OpenTerminal(t.Context(), atoll.TerminalSpec{Name: "main"}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 * viewerEvents {
+		ctx, leave := context.WithCancel(t.Context())
+		_, err := sb.AttachTerminal(ctx, "main", atoll.Attachment{ReadOnly: true, Stdout: writerFunc(func(p []byte) (int, error) {
+			leave()
+			return len(p), nil
+		})})
+		if leave(); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	err := mine.Events(t.Context(), event.Filter{}, false, func(e atoll.Event) error {
+		if e.Type == "terminal.attached" || e.Type == "terminal.detached" {
+			n++
+		}
+		return nil
+	})
+	if err != nil || n < viewerEvents || n > 2*viewerEvents {
+		t.Errorf("%d events, %v", n, err)
+	}
+	must(t, sb.CloseTerminal(t.Context(), "main"))
+}
+
 // checkNotRecorded fails the test if events or the audit log contain one of the texts,
 // or nothing about terminals.
 func checkNotRecorded(t *testing.T, a *Account, texts ...string) {

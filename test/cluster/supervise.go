@@ -34,6 +34,7 @@ type process struct {
 	done chan struct{} // closed when the process has exited
 
 	endExpected bool // it was told to stop; guarded by the supervisor's mu
+	answered    bool // its probe has succeeded; likewise
 }
 
 // superviseMain starts the cluster, runs the user's program and returns. The kernel
@@ -143,8 +144,31 @@ func (sv *supervisor) startComponent(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s does not answer: %w\n%s", name, err, sv.readLogTail(name))
 	}
+	sv.mu.Lock()
+	p.answered = true
+	sv.mu.Unlock()
 	sv.logf("%s answers after %.1fs", name, time.Since(began).Seconds())
 	return nil
+}
+
+// restartComponent starts a component again that has exited by itself, as the kubelet of other clusters does: the
+// scheduler exits when a pod has moved behind its back, while the API server was away.
+func (sv *supervisor) restartComponent(name string) {
+	const tries = 5
+	for range tries {
+		time.Sleep(time.Second) // between two exits
+		sv.mu.Lock()
+		running := sv.running[name] != nil
+		sv.mu.Unlock()
+		if running { // somebody has started it
+			return
+		}
+		err := sv.startComponent(context.Background(), name)
+		if err == nil {
+			return
+		}
+		sv.logf("%s is not started again: %s", name, err)
+	}
 }
 
 // startProcess starts a component's process, and a goroutine that waits for its exit.
@@ -174,6 +198,9 @@ func (sv *supervisor) startProcess(c component) (*process, error) {
 		delete(sv.running, c.name)
 		if !p.endExpected {
 			sv.logf("%s has exited unexpectedly: %s", c.name, cmd.ProcessState)
+			if p.answered {
+				go sv.restartComponent(c.name)
+			}
 		}
 		sv.mu.Unlock()
 		close(p.done)

@@ -212,12 +212,13 @@ func (t *Turn) answerCall(ctx context.Context, name string) {
 	if err == nil {
 		err = json.Unmarshal(b, &c)
 	}
+	seen := t.LastSeen() // before an answer, with which the turn goes on
 	if err == nil {
 		err = t.handleCall(ctx, &c)
 	}
 	answer := newReply(err)
 	if c.Answer != nil {
-		answer.LastSeen = t.LastSeen()
+		answer.LastSeen = seen
 	}
 	if b, err = json.Marshal(answer); err == nil {
 		err = atomicfile.Create(name+replySuffix, b, 0o600)

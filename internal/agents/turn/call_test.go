@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,5 +249,105 @@ func TestToolResultReachesAnyProcess(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(here.ownerDir(alice), "tool-calls", "*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left: %q, %v", left, err)
+	}
+}
+
+// TestRequestsDoNotMakeRecordUnreadable: a turn with large requests for permission can be read by other processes, and goes on.
+func TestRequestsDoNotMakeRecordUnreadable(t *testing.T) {
+	here, there := openTwo(t)
+	ctx := t.Context()
+	large, path := strings.Repeat("<", 2<<20), strings.Repeat("<", 100<<10) // "<" has six bytes in JSON
+	x := start(t, here, func(ctx context.Context, x *Turn) (agent.Result, error) {
+		for i := range 3 {
+			call := agent.ToolCall{ID: fmt.Sprint("t", i), Name: "Write", Title: large, Input: []byte(`"` + large + `"`), Locations: []string{path, "f"}, Diffs: []agent.Diff{{New: large}}}
+			x.Emit(agent.Event{Type: agent.PermissionRequested, Permission: &agent.Permission{ID: fmt.Sprint("p", i), Tool: call}})
+		}
+		d, err := x.Decide(ctx, agent.Permission{ID: "p2"})
+		return agent.Result{Text: d.Message}, err
+	})
+	var res *agent.Result
+	err := there.Follow(ctx, alice, x.ID(), 0, func(e agent.Event) error {
+		if res = e.Result; e.Permission == nil || e.Permission.ID != "p2" {
+			return nil
+		}
+		r, err := there.Get(alice, x.ID())
+		if err != nil || r.State != Waiting || len(r.Permissions) != 3 || r.Permissions[2].Tool.Name != "Write" {
+			t.Errorf("%d requests in state %q, %v", len(r.Permissions), r.State, err)
+		}
+		return there.Decide(ctx, alice, x.ID(), "p2", "bob", agent.Decision{Allow: true, Message: "why"})
+	})
+	if err != nil || res == nil || res.Text != "why" {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if info, err := os.Stat(here.recordName(turnKey{alice, x.ID()})); err != nil || info.Size() > 64<<10 {
+		t.Errorf("the record at the end: %v, %v", info, err)
+	}
+}
+
+// TestLeftCallEndsNoOtherTurn: the file of a call of a killed process is removed, and the turn's record stays.
+func TestLeftCallEndsNoOtherTurn(t *testing.T) {
+	here, there := openTwo(t)
+	ctx := t.Context()
+	x, err := here.Start(agent.Record{ID: "x", Owner: alice, Chat: "c"}, func(context.Context, *Turn) (agent.Result, error) { return agent.Result{}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-x.Done()
+	files := func() int {
+		list, err := filepath.Glob(filepath.Join(here.waitingDir(alice), "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(list)
+	}
+	for _, id := range []string{"x", "removed"} {
+		here.addWaiting(agent.Record{ID: id, Owner: alice, Chat: "c"}, "call of "+id)
+		here.addWaiting(agent.Record{ID: id, Owner: alice, Chat: "c"}, "another call of "+id)
+	}
+	if there.CancelWaiting(ctx, alice, "c") || files() != 0 {
+		t.Errorf("turns that have ended were cancelled, or %d files are left", files())
+	}
+	here.addWaiting(agent.Record{ID: "x", Owner: alice, Chat: "c"}, "call of x")
+	there.removeExpired(alice)
+	if _, err := here.Get(alice, "x"); err != nil || files() != 0 {
+		t.Errorf("the turn that has ended: %v; %d files are left", err, files())
+	}
+}
+
+// TestPauseWaitsForAllCalls: a response does not end while a call that its client has not received waits.
+func TestPauseWaitsForAllCalls(t *testing.T) {
+	here, there := openTwo(t)
+	ctx := t.Context()
+	x := start(t, here, func(ctx context.Context, x *Turn) (agent.Result, error) {
+		var calls sync.WaitGroup
+		for _, id := range []string{"c1", "c2"} {
+			calls.Go(func() { _, _, _ = x.CallClientTool(ctx, agent.ToolCall{ID: id}) }) // its end is what is waited for
+		}
+		calls.Wait()
+		return agent.Result{Text: "done"}, nil
+	})
+	var seen []int64
+	err := there.Follow(ctx, alice, x.ID(), 0, func(e agent.Event) error {
+		if e.Type != agent.ClientToolCalled {
+			return nil
+		}
+		if seen = append(seen, e.Seq); len(seen) < 2 {
+			return nil
+		}
+		if err := there.PauseResponse(ctx, alice, x.ID(), seen[0]); !errors.Is(err, atoll.ErrNotFound) {
+			t.Errorf("the response ends after one of two calls: %v", err)
+		}
+		if err := there.PauseResponse(ctx, alice, x.ID(), seen[1]); err != nil {
+			t.Errorf("the response does not end after both calls: %v", err)
+		}
+		for _, id := range []string{"c1", "c2"} {
+			if err := there.AnswerTurn(ctx, alice, x.ID(), id, ToolAnswer{}); err != nil {
+				t.Error(err)
+			}
+		}
+		return nil
+	})
+	if err != nil || len(seen) != 2 {
+		t.Errorf("%d calls, %v", len(seen), err)
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/agent"
-	"github.com/atoll-sandbox/atoll/internal/state/atomicfile"
 )
 
 // CallClientTool emits a call of one of the client's own tools and waits for its
@@ -20,7 +20,7 @@ import (
 func (t *Turn) CallClientTool(ctx context.Context, call agent.ToolCall) (text string, failed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.registry.opts.PermissionTimeout)
 	defer cancel()
-	w := &clientCall{call: call, answer: make(chan ToolAnswer, 1)}
+	w := &clientCall{call: call, answer: make(chan ToolAnswer, 1), event: math.MaxInt64}
 	t.mu.Lock()
 	if t.finished || t.clientCalls[call.ID] != nil || len(t.clientCalls) >= maxOpen {
 		t.mu.Unlock()
@@ -30,7 +30,10 @@ func (t *Turn) CallClientTool(ctx context.Context, call agent.ToolCall) (text st
 	t.mu.Unlock()
 	t.registry.addWaiting(t.Record(), call.ID)
 	t.saveState()
-	t.emitEvent(agent.Event{Type: agent.ClientToolCalled, Tool: &call})
+	seq := t.emitEvent(agent.Event{Type: agent.ClientToolCalled, Tool: &call})
+	t.mu.Lock()
+	w.event = seq
+	t.mu.Unlock()
 	t.notifyState()
 	defer t.notifyState()
 	defer t.removeToolCall(call.ID)
@@ -80,7 +83,10 @@ func (d *Registry) addWaiting(r agent.Record, call string) {
 		err = os.MkdirAll(d.waitingDir(r.Owner), 0o700)
 	}
 	if err == nil {
-		err = atomicfile.Replace(d.waitingName(r.Owner, call), b, 0o600)
+		name := d.waitingName(r.Owner, call)
+		if err = os.WriteFile(name+".new", b, 0o600); err == nil { // need not outlive the machine: the turn does not
+			err = os.Rename(name+".new", name)
+		}
 	}
 	if err != nil {
 		d.slog.Error("a call of a client's tool is not stored: its result will not find the turn", "turn", r.ID, "err", err)
@@ -139,21 +145,40 @@ func (d *Registry) CancelWaiting(ctx context.Context, o atoll.Owner, chat string
 	done := make(map[string]bool)
 	for _, name := range names {
 		w, err := readWaiting(name)
-		if err != nil || w.Chat != chat || done[w.Turn] { // an error: it was answered meanwhile
+		if err != nil || w.Chat != chat || done[w.Turn] || d.removeLeftCall(turnKey{o, w.Turn}, name) { // an error: it was answered meanwhile
 			continue
 		}
 		done[w.Turn] = true
-		_ = os.Remove(name) // of a turn whose process was killed
 		any = d.cancelCause(ctx, o, w.Turn, errAbandoned) == nil || any
 	}
 	return any
+}
+
+// removeLeftCall removes the file of a call if its turn has ended, whose process was killed. It reports whether it has.
+func (d *Registry) removeLeftCall(p turnKey, name string) bool {
+	r, err := d.lookUp(p)
+	ended := errors.Is(err, atoll.ErrNotFound) || err == nil && r.State == Finished
+	return ended && os.Remove(name) == nil
+}
+
+// removeLeftCalls removes the files of calls whose turns have ended.
+func (d *Registry) removeLeftCalls(o atoll.Owner) {
+	names, err := filepath.Glob(filepath.Join(d.waitingDir(o), "*.json"))
+	if err != nil {
+		return // not the case: the pattern is right
+	}
+	for _, name := range names {
+		if w, err := readWaiting(name); err == nil {
+			d.removeLeftCall(turnKey{o, w.Turn}, name)
+		}
+	}
 }
 
 // errAbandoned is the cause that cancels a turn whose client continued without it.
 var errAbandoned = errors.New("the client continued without the results of its tools")
 
 // PauseResponse records that a client has received a turn's events up to lastSeen, and disconnects to run its tools. Another process
-// may run the turn. ErrNotFound: the turn waits for no tool.
+// may run the turn. ErrNotFound: the turn waits for no tool, or for another one that it has called after lastSeen.
 func (d *Registry) PauseResponse(ctx context.Context, o atoll.Owner, id string, lastSeen int64) error {
 	var err error
 	if t := d.find(turnKey{o, id}); t != nil {
@@ -175,11 +200,17 @@ func (d *Registry) Abandon(o atoll.Owner, id string, cause error) {
 		t.Cancel(cause)
 		return
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return // it was left to another process
+	}
 	d.work.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), endPatience)
 		defer cancel()
-		if err := d.callOther(ctx, p, call{Cancel: true}); err != nil && !errors.Is(err, errOver) {
-			d.slog.Warn("a turn of another process whose client has disconnected goes on", "turn", id, "err", err)
+		err := d.callOther(ctx, p, call{Cancel: true})
+		if err != nil && !errors.Is(err, errOver) && !errors.Is(err, context.DeadlineExceeded) { // its end may take longer
+			d.slog.Warn("a turn of another process whose client has disconnected may go on", "turn", id, "err", err)
 		}
 	})
 }
@@ -190,6 +221,11 @@ func (t *Turn) pauseResponse(lastSeen int64) error {
 	defer t.mu.Unlock()
 	if len(t.clientCalls) == 0 {
 		return errNotWaiting
+	}
+	for _, c := range t.clientCalls {
+		if c.event > lastSeen {
+			return fmt.Errorf("%w: call %s was not received", atoll.ErrNotFound, clipText(c.call.ID))
+		}
 	}
 	t.lastSeen = lastSeen
 	return nil

@@ -98,6 +98,9 @@ func (d *Registry) listEntries(o atoll.Owner) ([]entry, error) {
 
 // encode returns a record as it is stored, within the size of an event.
 func encode(r agent.Record) ([]byte, error) {
+	if len(r.Permissions) > 0 {
+		r.Permissions = shortenPermissions(r.Permissions)
+	}
 	if r.Result == nil {
 		return json.Marshal(r)
 	}
@@ -111,6 +114,25 @@ func encode(r agent.Record) ([]byte, error) {
 	}
 	res = agent.Result{Outcome: res.Outcome, Code: res.Code, Usage: res.Usage, Duration: res.Duration, Message: tooLarge}
 	return json.Marshal(r)
+}
+
+// maxOpenBytes limits the texts of all requests for permission in a record. Their events have more.
+const maxOpenBytes = 256 << 10
+
+// shortenPermissions returns requests for permission with truncated texts.
+func shortenPermissions(list []agent.Permission) []agent.Permission {
+	most := maxOpenBytes / len(list)
+	list = slices.Clone(list)
+	for i := range list {
+		c := &list[i].Tool
+		shortenCall(c, most)
+		c.Name = truncateText(c.Name, most/16)
+		c.Locations = c.Locations[:min(len(c.Locations), 16)]
+		if b, err := json.Marshal(c); err != nil || len(b) > 8*most { // long paths, or escapes
+			*c = agent.ToolCall{ID: c.ID, Name: c.Name}
+		}
+	}
+	return slices.DeleteFunc(list, func(p agent.Permission) bool { return len(p.ID)+len(p.Tool.ID) > most/2 })
 }
 
 // storedSize returns the bytes that a turn uses on disk.

@@ -61,12 +61,12 @@ func isKept(t agent.Type) bool {
 	return false
 }
 
-// append writes an event, with the next number.
-func (l *log) append(e agent.Event) {
+// append writes an event with the next number, and returns that; if it is not written, the number of the last one.
+func (l *log) append(e agent.Event) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.finished || l.err != nil && e.Type != agent.Finished {
-		return
+		return l.seq
 	}
 	if l.size > l.maxBytes && !l.full && e.Type != agent.Finished {
 		l.full = true
@@ -79,6 +79,7 @@ func (l *log) append(e agent.Event) {
 		l.write(agent.Event{Time: e.Time, Turn: e.Turn, Type: agent.Dropped, Text: fmt.Sprintf("%d events are not in the log", l.dropped)})
 	}
 	l.write(e)
+	return l.seq
 }
 
 // write writes an event to the file, and in a full log to the window. The caller holds mu.

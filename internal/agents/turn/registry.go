@@ -409,7 +409,7 @@ func (d *Registry) followTurn(ctx context.Context, p turnKey, after int64, f fun
 // Times of following a turn that another process runs.
 const (
 	followInterval = 100 * time.Millisecond // between two looks at its log
-	quietTime      = 15 * time.Second       // without an event, after which the client asks again: the process may be gone
+	quietTime      = 15 * time.Second       // without an event and a process that runs the turn, after which the client asks again
 )
 
 // followOther calls f for the events in the log of a turn that this process does not run, until the turn ends.
@@ -436,6 +436,8 @@ func (d *Registry) followOther(ctx context.Context, p turnKey, file *os.File, af
 		switch {
 		case err != nil || over || ended:
 			return err
+		case time.Since(begun) > quietTime && d.isHeld(p):
+			begun = time.Now()
 		case time.Since(begun) > quietTime:
 			return fmt.Errorf("%w: another process runs the turn; these are its events so far", atoll.ErrUnavailable)
 		}
@@ -445,6 +447,17 @@ func (d *Registry) followOther(ctx context.Context, p turnKey, file *os.File, af
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// isHeld reports whether a process holds the lock of a turn: it runs the turn, or has it in its queue.
+func (d *Registry) isHeld(p turnKey) bool {
+	file, err := os.OpenFile(d.logName(p), os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	defer file.Close() // which releases the lock
+	ours, err := filelock.Try(file)
+	return err == nil && !ours
 }
 
 // waitForRecord waits until the record of a turn says that it has ended, which its process writes after the last event. It does not

@@ -173,6 +173,7 @@ func (d *Registry) removeExpired(o atoll.Owner) {
 		d.slog.Warn("turns not read", "owner", o.String(), "err", err)
 		return
 	}
+	d.removeLeftCalls(o)
 	due := d.currentTime().Add(-d.opts.Retention)
 	n, size := 0, int64(0)
 	for _, e := range slices.Backward(all) {

@@ -74,6 +74,7 @@ type permissionRequest struct {
 // clientCall is a pending call of a tool of the client.
 type clientCall struct {
 	call   agent.ToolCall
+	event  int64           // number of its event; the largest number before that is written
 	answer chan ToolAnswer // has a buffer of one
 }
 
@@ -154,12 +155,13 @@ func (t *Turn) Emit(e agent.Event) {
 	}
 }
 
-func (t *Turn) emitEvent(e agent.Event) {
+// emitEvent logs an event and returns its number.
+func (t *Turn) emitEvent(e agent.Event) int64 {
 	e.Turn = t.rec.ID
 	if e.Time.IsZero() {
 		e.Time = t.registry.currentTime()
 	}
-	t.log.append(e)
+	return t.log.append(e)
 }
 
 // Interrupted returns a channel that is closed when the turn is to be interrupted.
@@ -175,6 +177,8 @@ func (t *Turn) Decide(ctx context.Context, p agent.Permission) (agent.Decision, 
 	if err != nil {
 		return agent.Decision{Message: "no request can be made"}, err
 	}
+	t.notifyState() // of a turn that was continued, which has no event of this request
+	defer t.notifyState()
 	select {
 	case d := <-q.answer:
 		return d, nil

@@ -92,21 +92,21 @@ export const changesBranches = (type: string) => type === 'process.exited' || ty
 
 /**
  * Returns a function that compares the branches of sandboxes with those of the host, one after the other, since each
- * runs git in its sandbox, and not while the page is hidden.
+ * runs git in its sandbox, and not while the page is hidden. Errors of a comparison that nobody has asked for are not shown.
  */
-function useComparison(setBranches: (f: (m: Map<string, string>) => Map<string, string>) => void, setComparing: (on: boolean) => void): (ids: string[]) => void {
+function useComparison(setBranches: (f: (m: Map<string, string>) => Map<string, string>) => void, setComparing: (on: boolean) => void): (ids: string[], unasked?: boolean) => void {
   const { api } = useShared()
-  const due = useRef({ ids: new Set<string>(), busy: false, over: false })
+  const due = useRef({ ids: new Map<string, boolean>(), busy: false, over: false }) // unasked, by id
   const work = useCallback(async () => {
     const d = due.current
     if (d.busy || !d.ids.size) return
     d.busy = true
     setComparing(true)
-    for (const id of d.ids) {
+    for (const [id, unasked] of d.ids) {
       if (d.over || document.hidden) break
       d.ids.delete(id)
-      const said = await api.ask<Ledger>('GET', path('sandboxes', id, 'project')).then(summaryOf, (e: unknown) => text(e))
-      setBranches((m) => new Map(m).set(id, said))
+      const said = await api.ask<Ledger>('GET', path('sandboxes', id, 'project')).then(summaryOf, (e: unknown) => unasked ? '' : text(e))
+      if (said) setBranches((m) => new Map(m).set(id, said))
     }
     d.busy = false
     setComparing(false)
@@ -116,8 +116,8 @@ function useComparison(setBranches: (f: (m: Map<string, string>) => Map<string, 
     document.addEventListener('visibilitychange', shown)
     return () => { due.current.over = true; document.removeEventListener('visibilitychange', shown) }
   }, [])
-  return useCallback((ids: string[]) => {
-    for (const id of ids) due.current.ids.add(id)
+  return useCallback((ids: string[], unasked = false) => {
+    for (const id of ids) due.current.ids.set(id, unasked)
     void work()
   }, [work])
 }
@@ -210,11 +210,11 @@ export function Overview() {
     [s.name, s.id, s.driver, s.config.image, projectPath(s), ...Object.entries(s.labels ?? {}).map((l) => l.join('='))].some((t) => t?.toLowerCase().includes(w))))
   const picked = shown.filter((s) => chosen.has(s.id))
   const projects = shown.filter((s) => projectPath(s))
-  const mayCompare = server.scopes.includes('host')
+  const mayCompare = server.scopes.includes('host') && server.scopes.includes('run')
   const compare = useComparison(setBranches, setComparing)
-  useEffect(() => live.follow((e) => { if (mayCompare && changesBranches(e.type) && branches.has(e.object)) compare([e.object]) }), [live, branches])
-  const first = mayCompare ? projects.filter((s) => s.state === 'running').slice(0, compareAtOnce).map((s) => s.id).join(' ') : ''
-  useEffect(() => compare(first.split(' ').filter((id) => id && !branches.has(id))), [first])
+  useEffect(() => live.follow((e) => { if (mayCompare && changesBranches(e.type) && branches.has(e.object)) compare([e.object], true) }), [live, branches])
+  const first = mayCompare ? all.filter((s) => projectPath(s) && s.state === 'running').slice(0, compareAtOnce).map((s) => s.id).join(' ') : ''
+  useEffect(() => compare(first.split(' ').filter((id) => id && !branches.has(id)), true), [first])
   const may = server.scopes.includes('run') || server.scopes.includes('admin')
   return (
     <>

@@ -1,6 +1,6 @@
 // The repository on the server's host that a sandbox works on: branches on both sides, and what brings work over.
 
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { label } from '../dom'
 import { useCalm, useEvents } from './follow'
 import { webAddress } from './live'
@@ -42,17 +42,28 @@ export function ProjectPanel({ s, branch }: { s: Sandbox; branch?: string }) {
   const [ledger, setLedger] = useState<{ value?: Ledger; error?: string; reading?: boolean }>({})
   const [busy, setBusy] = useState<Act | ''>('')
   const [done, setDone] = useState<{ text: string; url?: string; left?: string[] }>()
-  const read = async () => {
+  const read = async (unasked = false) => {
     setLedger((l) => ({ ...l, reading: true }))
     try {
       setLedger({ value: await (await api.send('GET', path('sandboxes', s.id, 'project'), undefined, '', AbortSignal.timeout(patience))).json() as Ledger })
     } catch (e) {
-      setLedger({ error: text(e) })
+      setLedger((l) => unasked && l.value ? { value: l.value } : { error: text(e) })
     }
   }
   useEffect(() => { if (may && at) void read() }, [s.id])
-  const again = useCalm(() => { if (may && at && !busy && !ledger.reading && !document.hidden) void read() })
-  useEvents(s.id, ['process.exited', 'turn.'], again)
+  // Read again after an event, once the present read or act is over and the page is shown.
+  const due = useRef(false)
+  const again = useCalm(() => {
+    if (!due.current || !may || !at || busy || ledger.reading || document.hidden) return
+    due.current = false
+    void read(true)
+  })
+  useEvents(s.id, ['process.exited', 'turn.'], () => { due.current = true; again() })
+  useEffect(again, [busy, ledger.reading])
+  useEffect(() => {
+    document.addEventListener('visibilitychange', again)
+    return () => document.removeEventListener('visibilitychange', again)
+  }, [])
   if (!at) return null
   const send = async (act: Act, more: object): Promise<Result> =>
     (await api.send('POST', path('sandboxes', s.id, 'project'), JSON.stringify({ act, ...(branch && act !== 'update' && { branch }), ...more }), 'application/json', AbortSignal.timeout(patience))).json() as Promise<Result>
