@@ -152,9 +152,10 @@ func TestBothWaysToFindPorts(t *testing.T) {
 func TestIdleAndActive(t *testing.T) {
 	s := &Server{}
 	s.activity.last.Store(time.Now().UnixNano())
+	h := &s.news
+	h.ports, h.stop = make(map[endpoint]atoll.Port), func() {} // nothing but this test polls
 	l := s.addListener(time.Hour)
 	defer s.removeListener(l)
-	h := &s.news
 	kinds := func() (list []atoll.NoticeKind) {
 		for _, n := range l.drainQueue() {
 			if n.Kind == atoll.NoticeIdle || n.Kind == atoll.NoticeActive {

@@ -169,7 +169,7 @@ func (r *Repo) createMirror(ctx context.Context, res *MirrorResult, limits Limit
 	if err != nil {
 		return err
 	}
-	git, err := tree.prepareCheckout(ctx, q, changes)
+	git, err := tree.prepareCheckout(ctx, q, res.Commit, changes)
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (r *Repo) moveMirror(ctx context.Context, res *MirrorResult, limits Limits)
 	if err != nil {
 		return err
 	}
-	git, err := r.prepareCheckout(ctx, q, changes)
+	git, err := r.prepareCheckout(ctx, q, res.Commit, changes)
 	if err != nil {
 		return err
 	}
@@ -244,10 +244,10 @@ func (r *Repo) checkInMirror(ctx context.Context, q *quarantine, changes []chang
 	return equal, nil
 }
 
-// prepareCheckout returns the git that writes the files of changes into a working tree: nothing of the user runs, and the disk has
+// prepareCheckout returns the git that writes the files of changes to a commit into a working tree: nothing of the user runs, and the disk has
 // room. Later calls of git by the user run no hooks of the working tree, which the sandbox writes.
-func (r *Repo) prepareCheckout(ctx context.Context, q *quarantine, changes []change) (host, error) {
-	if err := q.checkSpace(ctx, changes); err != nil {
+func (r *Repo) prepareCheckout(ctx context.Context, q *quarantine, commit string, changes []change) (host, error) {
+	if err := q.checkSpace(ctx, commit, changes); err != nil {
 		return host{}, err
 	}
 	if err := r.disableOwnHooks(ctx); err != nil {

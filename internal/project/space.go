@@ -36,9 +36,16 @@ func (r *Repo) checkWritable() error {
 // logs.
 const spareBytes = 1 << 20
 
+// growths are attributes with which git writes larger files than it stores, as words of a .gitattributes file, and how many times
+// larger at most: "ident" makes 47 bytes of 4, an encoding four bytes of one, and the end of a line two bytes of one.
+var growths = []struct {
+	words string // extended regular expression
+	most  int64
+}{{"ident|working-tree-encoding", 64}, {"crlf", 2}}
+
 // checkSpace returns ErrFull if the disk of the working tree has not enough space for all files that
-// changes write. Git would fail in the middle of a file.
-func (q *quarantine) checkSpace(ctx context.Context, changes []change) error {
+// changes to a commit write. Git would fail in the middle of a file.
+func (q *quarantine) checkSpace(ctx context.Context, commit string, changes []change) error {
 	var objects strings.Builder
 	for _, c := range changes {
 		if c.mode != "000000" && c.mode != "160000" {
@@ -64,6 +71,15 @@ func (q *quarantine) checkSpace(ctx context.Context, changes []change) error {
 	free, err := freeBytes(q.repo.Dir)
 	if err == nil && need > free {
 		err = fmt.Errorf("%w: the new files need %d bytes in %s, and %d are free", ErrDiskFull, need, q.repo.Dir, free)
+	}
+	for _, g := range growths {
+		if err != nil || need <= free/g.most { // most files leave so much room
+			continue
+		}
+		_, code, gerr := q.withEnv("GIT_LITERAL_PATHSPECS=0").runStatus(ctx, "grep", "-q", "-E", "-e", g.words, commit, "--", ":(top,glob)**/.gitattributes")
+		if err = gerr; err == nil && code == 0 {
+			err = fmt.Errorf("%w: with the attributes %s of the sandbox's .gitattributes the new files may need %d bytes in %s, and %d are free", ErrDiskFull, strings.ReplaceAll(g.words, "|", " or "), need*g.most, q.repo.Dir, free)
+		}
 	}
 	return err
 }

@@ -240,7 +240,7 @@ func (r *Repo) checkApplicable(ctx context.Context, q *quarantine, head Head, re
 	if len(way) > 0 {
 		return fmt.Errorf("%w: these files of the host would be overwritten; commit, stash or move them first: %s", ErrDirty, summarizeNames(way))
 	}
-	return q.checkSpace(ctx, changes)
+	return q.checkSpace(ctx, res.NewCommit, changes)
 }
 
 // listBlocking lists the files of the host's working tree that changes would overwrite: uncommitted and

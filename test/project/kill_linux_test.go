@@ -390,6 +390,33 @@ func TestRepositoryOnFullDisk(t *testing.T) {
 	checkEqual(t, "what was not committed", w.runGit("disk/r", "show", "refs/sandbox/r/wip/main:a.txt"), w.readFile("disk/r/a.txt")+"dirty")
 }
 
+// TestAttributesFillNoDisk: a sandbox whose .gitattributes make files many times larger than they are stored does not fill the host's
+// disk, neither by a sync nor in a mirror.
+func TestAttributesFillNoDisk(t *testing.T) {
+	if !enterMountNamespace(t) {
+		return
+	}
+	w := newNamespaceFixture(t)
+	w.mountSmallDisk("disk", 16<<20)
+	w.createRepository("disk/r")
+	w.upSandbox("disk/r", "r")
+	w.runInSandbox("r", "/workspace", `mkdir sub; yes '$Id$' | head -c 400000 >sub/a.id; git add .; git commit -qm file; echo '*.id ident working-tree-encoding=UTF-32' >sub/.gitattributes; git add sub/.gitattributes; git commit -qm grow; rm sub/a.id; git checkout -q -- sub/a.id`)
+	before := w.repositoryState("disk/r")
+	for code, args := range map[int][]string{3: {"sync"}, 125: {"sync", "--to", w.joinPath("disk/shown")}} {
+		r := w.runAtoll(code, "disk/r", args...)
+		if w.checkDiskFullError(strings.Join(args, " "), r); !strings.Contains(r.stderr, "working-tree-encoding") {
+			t.Errorf("%q does not name the attributes: %s", args, r.stderr)
+		}
+		w.checkUnchanged(strings.Join(args, " "), "disk/r", before)
+		if _, err := os.Lstat(w.joinPath("disk/shown")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%q left a mirror: %v", args, err)
+		}
+	}
+	w.runInSandbox("r", "/workspace", `git show HEAD:sub/a.id | head -c 2000 >b.txt; git rm -qr sub; git add b.txt; git commit -qm small`)
+	w.runAtoll(0, "disk/r", "sync")
+	checkEqual(t, "a file without attributes", w.readFile("disk/r/b.txt"), strings.Repeat("$Id$\n", 400))
+}
+
 // checkDiskFullError checks that a command failed because the disk is full.
 func (w *fixture) checkDiskFullError(what string, r result) {
 	w.t.Helper()
