@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,8 +35,10 @@ const (
 // checks what the next process finds: the sandbox is what it was before the act or is what it is
 // after it, it answers, and nothing is half there. open opens the driver whose sandboxes are in a
 // directory. perAct is how many steps of each act are tried, spread evenly, unless $ATOLL_KILLS is another number
-// or "all". The test has to call nothing else: it runs in the processes that are killed.
-func KillAtEveryStep(t *testing.T, perAct int, open func(t testing.TB, dir string) atoll.Driver) {
+// or "all". The test has to call nothing else: it runs in the processes that are killed. kept are patterns, as of
+// [path.Match], of names below the directory that a driver may make and keep at any time, such as what it has found
+// out about its host.
+func KillAtEveryStep(t *testing.T, perAct int, open func(t testing.TB, dir string) atoll.Driver, kept ...string) {
 	t.Helper()
 	var task killTask
 	if killtest.Task(t, &task) {
@@ -46,7 +49,7 @@ func KillAtEveryStep(t *testing.T, perAct int, open func(t testing.TB, dir strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &killSuite{dir: dir, open: open, perAct: perAct}
+	k := &killSuite{dir: dir, open: open, perAct: perAct, kept: kept}
 	k.reopenDriver(t)
 	t.Cleanup(func() {
 		k.destroyAll(t)
@@ -242,6 +245,7 @@ type killSuite struct {
 	perAct int // kills
 	d      atoll.Driver
 	clean  []string // the names in dir when there is no sandbox
+	kept   []string // patterns of others
 }
 
 // reopenDriver opens the driver as a new process would.
@@ -621,7 +625,8 @@ func (k *killSuite) checkClean(t *testing.T) {
 		requireNoError(t, "list", err)
 		var left []string
 		for _, name := range k.listFiles(t) {
-			if !slices.Contains(k.clean, name) {
+			matches := func(pattern string) bool { ok, err := path.Match(pattern, name); return ok && err == nil }
+			if !slices.Contains(k.clean, name) && !slices.ContainsFunc(k.kept, matches) {
 				left = append(left, name)
 			}
 		}

@@ -81,5 +81,5 @@ func TestMountsLeaveNothing(t *testing.T) {
 func TestKillAtEveryStep(t *testing.T) {
 	skipIfRace(t)
 	requireVMs(t)
-	atolltest.KillAtEveryStep(t, 2, func(t testing.TB, dir string) atoll.Driver { return newDriverIn(t, dir) })
+	atolltest.KillAtEveryStep(t, 2, func(t testing.TB, dir string) atoll.Driver { return newDriverIn(t, dir) }, "boot/accel-*")
 }
