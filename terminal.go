@@ -89,7 +89,7 @@ type Terminal struct {
 	Active  time.Time `json:"active"` // last output or input
 }
 
-// Viewer is who is attached to a terminal, as its guest reports it: programs inside that have the guest's rights can make names up.
+// Viewer is a client that is attached to a terminal. Its guest reports the name: programs inside with the guest's rights can invent names.
 type Viewer struct {
 	Name     string `json:"name,omitempty"` // that the server has given: the owner, and the name of the token; empty: not known
 	ReadOnly bool   `json:"read_only,omitempty"`

@@ -337,7 +337,10 @@ func (c *turnWriter) writeEvents(ctx context.Context, events <-chan agent.Event,
 				c.waiting = true
 				return c.writeEnd(dialect.StopTool, dialect.Usage{})
 			}
-			if !errors.Is(err, atoll.ErrNotFound) { // else it goes on
+			switch {
+			case errors.Is(err, atoll.ErrState): // the event of another call is about to come
+				wait.Reset(toolCallWait)
+			case !errors.Is(err, atoll.ErrNotFound): // else it goes on
 				return err
 			}
 		case <-beat.C:

@@ -115,6 +115,15 @@ func (d *Registry) AnswerToolCall(ctx context.Context, o atoll.Owner, toolCall s
 	return r, lastSeen, wrapError("answer tool call", w.Turn, err)
 }
 
+// errNotWaiting is the error of a result of a client's tool that no turn waits for.
+var errNotWaiting = fmt.Errorf("%w: the turn does not wait for the result of this call", atoll.ErrNotFound)
+
+// AnswerTurn is AnswerToolCall for the named turn only.
+func (d *Registry) AnswerTurn(ctx context.Context, o atoll.Owner, id, toolCall string, a ToolAnswer) error {
+	_, _, err := d.answerWaiting(ctx, turnKey{o, id}, callAnswer{toolCall, a})
+	return wrapError("answer tool call", id, err)
+}
+
 // answerWaiting passes the result of a client's tool to a turn.
 func (d *Registry) answerWaiting(ctx context.Context, p turnKey, a callAnswer) (r agent.Record, lastSeen int64, err error) {
 	if t := d.find(p); t != nil {
@@ -178,7 +187,7 @@ func (d *Registry) removeLeftCalls(o atoll.Owner) {
 var errAbandoned = errors.New("the client continued without the results of its tools")
 
 // PauseResponse records that a client has received a turn's events up to lastSeen, and disconnects to run its tools. Another process
-// may run the turn. ErrNotFound: the turn waits for no tool, or for another one that it has called after lastSeen.
+// may run the turn. ErrNotFound: the turn waits for no tool. ErrState: it waits for one that it has called after lastSeen, too.
 func (d *Registry) PauseResponse(ctx context.Context, o atoll.Owner, id string, lastSeen int64) error {
 	var err error
 	if t := d.find(turnKey{o, id}); t != nil {
@@ -224,7 +233,7 @@ func (t *Turn) pauseResponse(lastSeen int64) error {
 	}
 	for _, c := range t.clientCalls {
 		if c.event > lastSeen {
-			return fmt.Errorf("%w: call %s was not received", atoll.ErrNotFound, clipText(c.call.ID))
+			return fmt.Errorf("%w: call %s was not received", atoll.ErrState, clipText(c.call.ID))
 		}
 	}
 	t.lastSeen = lastSeen

@@ -460,8 +460,8 @@ func (d *Registry) isHeld(p turnKey) bool {
 	return err == nil && !ours
 }
 
-// waitForRecord waits until the record of a turn says that it has ended, which its process writes after the last event. It does not
-// wait for a process that was killed in between.
+// waitForRecord waits for the record of a turn that has ended: its process writes it after the last event. If that process was killed
+// in between, it waits for endPatience.
 func (d *Registry) waitForRecord(ctx context.Context, p turnKey) {
 	ctx, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()
@@ -511,24 +511,6 @@ func (d *Registry) Interrupt(ctx context.Context, o atoll.Owner, id string) erro
 	}
 	return wrapError("interrupt", id, err)
 }
-
-// AnswerTurn passes the result of a client's tool to a turn, which another process may run. It returns ErrNotFound if the turn does
-// not wait for the call.
-func (d *Registry) AnswerTurn(ctx context.Context, o atoll.Owner, id, toolCall string, a ToolAnswer) error {
-	var err error
-	if t := d.find(turnKey{o, id}); t == nil {
-		err = d.callOther(ctx, turnKey{o, id}, call{Answer: &callAnswer{toolCall, a}})
-	} else if !t.answerToolCall(toolCall, a) {
-		err = errNotWaiting
-	}
-	if errors.Is(err, errOver) {
-		err = errNotWaiting
-	}
-	return wrapError("answer tool call", id, err)
-}
-
-// errNotWaiting is the error of a result of a client's tool that no turn waits for.
-var errNotWaiting = fmt.Errorf("%w: the turn does not wait for the result of this call", atoll.ErrNotFound)
 
 // Cancel cancels a turn and waits for its end. It removes a turn that has ended.
 func (d *Registry) Cancel(ctx context.Context, o atoll.Owner, id string) error {

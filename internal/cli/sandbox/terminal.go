@@ -70,7 +70,7 @@ func (a commands) terminalLs() *cobra.Command {
 	}
 }
 
-// formatClients returns who is attached to a terminal, or how many if the guest does not know their names.
+// formatClients returns the names of a terminal's clients, or their number if the guest does not report names.
 func formatClients(t atoll.Terminal) string {
 	names := make([]string, 0, len(t.Viewers))
 	for _, v := range t.Viewers {
