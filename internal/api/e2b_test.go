@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/atoll-sandbox/atoll"
+	"github.com/atoll-sandbox/atoll/driver/virtual"
 	"github.com/atoll-sandbox/atoll/internal/api/e2b"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
 	"github.com/atoll-sandbox/atoll/internal/preview/proxy"
@@ -35,7 +37,13 @@ type e2bSite struct {
 }
 
 func newE2BSite(t testing.TB) *e2bSite {
-	s := &e2bSite{site: newSite(t, Options{E2B: &e2b.Options{}, Limits: Limits{Rate: -1, WrongTokens: -1}})}
+	home := t.TempDir()
+	return newE2BSiteWith(t, home, &virtual.Driver{Dir: filepath.Join(home, "sandboxes")})
+}
+
+// newE2BSiteWith is newE2BSite with a home and a driver.
+func newE2BSiteWith(t testing.TB, home string, d atoll.Driver) *e2bSite {
+	s := &e2bSite{site: newSiteWith(t, home, d, Options{E2B: &e2b.Options{}, Limits: Limits{Rate: -1, WrongTokens: -1}})}
 	t.Cleanup(s.server.e2b.Close)
 	s.key = s.e2bKey(atoll.Owner{App: "app", User: "alice"})
 	var out struct{ SandboxID, EnvdAccessToken, TrafficAccessToken string }
@@ -584,6 +592,86 @@ func TestE2BDeadSandbox(t *testing.T) {
 }
 
 // TestE2BUnknownRoute: the answer names the route, and a metric counts it.
+// pausingDriver is a driver whose sandboxes pause when goOn is closed.
+type pausingDriver struct {
+	*virtual.Driver
+
+	pausing, goOn chan struct{}
+}
+
+func (d pausingDriver) Create(ctx context.Context, spec atoll.Spec) (atoll.Sandbox, error) {
+	sb, err := d.Driver.Create(ctx, spec)
+	return pausingSandbox{sb, d}, err
+}
+
+type pausingSandbox struct {
+	atoll.Sandbox
+
+	d pausingDriver
+}
+
+func (s pausingSandbox) Unwrap() atoll.Sandbox { return s.Sandbox }
+
+func (s pausingSandbox) Pause(ctx context.Context) error {
+	close(s.d.pausing)
+	<-s.d.goOn
+	return atoll.Pause(ctx, s.Sandbox)
+}
+
+func (s pausingSandbox) Resume(ctx context.Context) error { return atoll.Resume(ctx, s.Sandbox) }
+
+// TestE2BConnectDuringPause: whoever connects to a sandbox that is about to be paused, or calls one that resumes by
+// itself, waits for the pause and finds it running.
+func TestE2BConnectDuringPause(t *testing.T) {
+	for _, k := range []struct{ name, create string }{{"connect", ""}, {"autoResume", `,"autoResume":{"enabled":true}`}} {
+		t.Run(k.name, func(t *testing.T) {
+			home := t.TempDir()
+			d := pausingDriver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}, make(chan struct{}), make(chan struct{})}
+			s := newE2BSiteWith(t, home, d)
+			var sb struct{ SandboxID, EnvdAccessToken string }
+			s.control("POST", "/v2/sandboxes", `{"templateID":"base","timeout":120`+k.create+`}`, 201, &sb)
+			s.sandbox, s.access = sb.SandboxID, sb.EnvdAccessToken
+			paused := make(chan int, 1)
+			go func() {
+				status, _, _ := s.call("POST", "/sandboxes/"+sb.SandboxID+"/pause", map[string]string{"X-Api-Key": s.key}, "")
+				paused <- status
+			}()
+			<-d.pausing
+			ask := func() int {
+				status, _, _ := s.call("GET", "/health", s.dataHeader(""), "")
+				return status
+			}
+			if k.create == "" {
+				if got := ask(); got != http.StatusBadGateway {
+					t.Errorf("while it is paused, a call is answered with %d", got)
+				}
+				ask = func() int {
+					status, _, _ := s.call("POST", "/sandboxes/"+sb.SandboxID+"/connect", map[string]string{"X-Api-Key": s.key, "Content-Type": "application/json"}, `{"timeout":60}`)
+					return status
+				}
+			}
+			answer := make(chan int, 1)
+			go func() { answer <- ask() }()
+			select {
+			case got := <-answer:
+				t.Errorf("an answer before the end of the pause: %d", got)
+				answer <- got
+			case <-time.After(50 * time.Millisecond):
+			}
+			close(d.goOn)
+			if got := <-paused; got != http.StatusNoContent {
+				t.Errorf("the pause: %d", got)
+			}
+			if got := <-answer; got/100 != 2 {
+				t.Errorf("the answer: %d", got)
+			}
+			if status, _, text := s.call("GET", "/health", s.dataHeader(""), ""); status/100 != 2 {
+				t.Errorf("afterwards: %d %s", status, text)
+			}
+		})
+	}
+}
+
 func TestE2BUnknownRoute(t *testing.T) {
 	s := newE2BSite(t)
 	if text := s.control("POST", "/v9/things", "{}", 404, nil); !strings.Contains(text, "POST /v9/things") {

@@ -40,7 +40,13 @@ func newSite(t testing.TB, opts Options) *site {
 // newSiteIn is newSite with a home.
 func newSiteIn(t testing.TB, home string, opts Options) *site {
 	t.Helper()
-	s := newFleetIn(t, home, opts)
+	return newSiteWith(t, home, &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}, opts)
+}
+
+// newSiteWith is newSite with a home and a driver.
+func newSiteWith(t testing.TB, home string, d atoll.Driver, opts Options) *site {
+	t.Helper()
+	s := newFleetWith(t, home, d, opts)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -56,15 +62,16 @@ func newSiteIn(t testing.TB, home string, opts Options) *site {
 // newFleet makes a server that serves nobody yet.
 func newFleet(t testing.TB, opts Options) *site {
 	t.Helper()
-	return newFleetIn(t, t.TempDir(), opts)
+	home := t.TempDir()
+	return newFleetWith(t, home, &virtual.Driver{Dir: filepath.Join(home, "sandboxes")}, opts)
 }
 
-// newFleetIn is newFleet with a home.
-func newFleetIn(t testing.TB, home string, opts Options) *site {
+// newFleetWith is newFleet with a home and a driver.
+func newFleetWith(t testing.TB, home string, d atoll.Driver, opts Options) *site {
 	t.Helper()
 	clock := new(atomic.Int64)
 	now := func() time.Time { return time.Now().Add(time.Duration(clock.Load())) }
-	f, err := fleet.Open(t.Context(), fleet.Options{Home: home, Now: now, Drivers: []atoll.Driver{&virtual.Driver{Dir: filepath.Join(home, "sandboxes")}}})
+	f, err := fleet.Open(t.Context(), fleet.Options{Home: home, Now: now, Drivers: []atoll.Driver{d}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -158,7 +158,7 @@ func (f *Fleet) destroyKeeping(ctx context.Context, b *handle, name string) erro
 		return err
 	}
 	defer release()
-	return f.destroyHeldWith(ctx, b, "", func(tx *sql.Tx, r *row) error { return f.reserveDiskName(ctx, tx, r, name) })
+	return f.destroyHeldWith(ctx, b, "", nil, func(tx *sql.Tx, r *row) error { return f.reserveDiskName(ctx, tx, r, name) })
 }
 
 // checkKeepsDisk refuses to keep the disk of a sandbox that has none to keep.

@@ -53,3 +53,39 @@ func TestPausesAtTheEnd(t *testing.T) {
 		t.Errorf("%s, expires %v, %v", info.State, info.Expires, err)
 	}
 }
+
+// TestExtendedLifeIsKept: a sandbox whose life is extended while the fleet is about to end it goes on.
+func TestExtendedLifeIsKept(t *testing.T) {
+	for _, then := range []atoll.Expiry{atoll.ExpirePause, atoll.ExpireStop, atoll.ExpireRemove} {
+		t.Run(string(then), func(t *testing.T) {
+			f := openMemoryFleet(t, "", nil)
+			ctx := minuteContext(t)
+			l := atoll.Lifecycle{Policy: atoll.PolicyPersistent, TTL: time.Nanosecond, Then: then}
+			sb := newSandbox(t, f, atoll.Config{Lifecycle: l})
+			due, err := f.loadRow(ctx, sb.ID())
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.TTL = time.Hour
+			if _, err := f.Account(LocalCaller()).Update(ctx, sb.ID(), Change{Lifecycle: &l}); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.applyExpiry(ctx, due); err != nil {
+				t.Fatal(err)
+			}
+			if info, err := sb.Info(ctx); err != nil || info.State != atoll.Running || info.Expires.IsZero() {
+				t.Errorf("%s, expires %v, %v", info.State, info.Expires, err)
+			}
+			l.TTL = time.Nanosecond
+			if _, err := f.Account(LocalCaller()).Update(ctx, sb.ID(), Change{Lifecycle: &l}); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.applyExpiry(ctx, due); err != nil {
+				t.Fatal(err)
+			}
+			if info, err := sb.Info(ctx); err == nil && info.State == atoll.Running {
+				t.Error("at the end it runs on")
+			}
+		})
+	}
+}

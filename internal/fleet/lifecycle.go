@@ -44,7 +44,7 @@ func runStateChange[T any](ctx context.Context, s *Sandbox, v stateChange, act f
 		detail = "fresh"
 	}
 	noted := s.startAudit(v.name, detail)
-	err := s.f.changeState(ctx, s.b, v, func(ctx context.Context, sb atoll.Sandbox) error {
+	err := s.f.changeState(ctx, s.b, v, nil, func(ctx context.Context, sb atoll.Sandbox) error {
 		t, ok := atoll.As[T](sb)
 		if !ok {
 			return unsupported
@@ -58,8 +58,8 @@ func runStateChange[T any](ctx context.Context, s *Sandbox, v stateChange, act f
 var unsupported = fmt.Errorf("%w by this driver", atoll.ErrUnsupported)
 
 // changeState changes the state of a sandbox. Concurrent calls take turns; each does what is still
-// necessary.
-func (f *Fleet) changeState(ctx context.Context, b *handle, v stateChange, act func(context.Context, atoll.Sandbox) error) error {
+// necessary. Once it has the turn, check may refuse; nil: nothing is checked.
+func (f *Fleet) changeState(ctx context.Context, b *handle, v stateChange, check func(*row) error, act func(context.Context, atoll.Sandbox) error) error {
 	ctx, leave, err := f.beginOperation(ctx)
 	if err != nil {
 		return err
@@ -79,7 +79,7 @@ func (f *Fleet) changeState(ctx context.Context, b *handle, v stateChange, act f
 	if v.name == startChange.name {
 		f.recheckHeld(ctx, b)
 	}
-	done, err := f.beginChange(ctx, b, v)
+	done, err := f.beginChange(ctx, b, v, check)
 	if errors.Is(err, errIsArchived) && v.name == startChange.name && !v.fresh {
 		return f.unarchiveHeld(ctx, b)
 	}
@@ -209,8 +209,13 @@ func (b *handle) beginCancelable(ctx context.Context) (context.Context, func()) 
 
 // beginChange records that this process changes the state of a sandbox, once no other process
 // does. It reports whether the sandbox already is in the wanted state.
-func (f *Fleet) beginChange(ctx context.Context, b *handle, v stateChange) (done bool, err error) {
+func (f *Fleet) beginChange(ctx context.Context, b *handle, v stateChange, check func(*row) error) (done bool, err error) {
 	err = f.changeExclusive(ctx, b.id, func(tx *sql.Tx, r *row) error {
+		if check != nil {
+			if err := check(r); err != nil {
+				return err
+			}
+		}
 		switch {
 		case r.state == v.to && r.goal == "" && !v.fresh:
 			done = true
@@ -349,12 +354,12 @@ func (f *Fleet) destroySandbox(ctx context.Context, id, why string) error {
 
 // destroyHeld destroys a sandbox. The caller holds its turn.
 func (f *Fleet) destroyHeld(ctx context.Context, b *handle, why string) error {
-	return f.destroyHeldWith(ctx, b, why, nil)
+	return f.destroyHeldWith(ctx, b, why, nil, nil)
 }
 
-// destroyHeldWith is destroyHeld with a function that records something in the transaction that
-// begins the destruction, such as a disk to be kept; nil: nothing.
-func (f *Fleet) destroyHeldWith(ctx context.Context, b *handle, why string, also func(tx *sql.Tx, r *row) error) error {
+// destroyHeldWith is destroyHeld with two functions for the transaction that begins the destruction: check may
+// refuse it, and also records something, such as a disk to be kept. Both can be nil.
+func (f *Fleet) destroyHeldWith(ctx context.Context, b *handle, why string, check func(*row) error, also func(tx *sql.Tx, r *row) error) error {
 	err := b.checkReachable(ctx)
 	if err != nil {
 		return err
@@ -363,6 +368,11 @@ func (f *Fleet) destroyHeldWith(ctx context.Context, b *handle, why string, also
 	err = f.changeExclusive(ctx, b.id, func(tx *sql.Tx, r *row) error {
 		if done = r.state == atoll.Destroyed; done {
 			return nil
+		}
+		if check != nil {
+			if err := check(r); err != nil {
+				return err
+			}
 		}
 		r.holder, r.goal = f.member.ID(), goalDestroy
 		if why != "" {

@@ -150,6 +150,7 @@ func (f *Fleet) applyExpiry(ctx context.Context, r row) error {
 		return f.postponeDue(ctx, r)
 	}
 	b := f.ensureHandle(r)
+	due := f.checkDue(r, what)
 	if what == expirePause && b.checkSupported(pauseChange) != nil {
 		what = expireStop
 	}
@@ -157,6 +158,9 @@ func (f *Fleet) applyExpiry(ctx context.Context, r row) error {
 		return f.retryLater(ctx, r, reconcileInterval) // it ends with its process, or can't be stopped
 	}
 	noted := func(action string, err error) error {
+		if errors.Is(err, errNotDue) {
+			return nil
+		}
 		f.recordAudit(atoll.Audit{Owner: fleetOwner, Action: action, Object: r.id, Detail: "it has expired", Outcome: outcomeName(err)})
 		if err != nil {
 			return errors.Join(err, f.retryLater(ctx, r, retryDelay))
@@ -168,23 +172,40 @@ func (f *Fleet) applyExpiry(ctx context.Context, r row) error {
 		if r.goal == goalArchive || r.goal == goalRestore {
 			return noted("archive", f.reconcileRow(ctx, r, nil))
 		}
-		return noted("destroy", f.expireSandbox(ctx, r, ""))
+		return noted("destroy", f.expireSandbox(ctx, r, "", nil))
 	case expireDestroy:
 		if err := f.rescueWork(ctx, r); err != nil {
 			return f.stopUnsaved(ctx, r, err)
 		}
-		return noted("destroy", f.expireSandbox(ctx, r, "it has expired"))
+		return noted("destroy", f.expireSandbox(ctx, r, "it has expired", due))
 	case expireStop:
 		if err := f.rescueWork(ctx, r); err != nil { // its files stay
 			f.log.Warn("work in a sandbox was not saved before its stop", "id", r.id, "err", err)
 		}
-		return noted("stop", f.stopExpired(ctx, r))
+		return noted("stop", f.stopExpired(ctx, r, due))
 	case expireArchive:
 		return f.archiveExpired(ctx, r)
 	case expirePause:
-		return noted("pause", f.pauseExpired(ctx, r))
+		return noted("pause", f.pauseExpired(ctx, r, due))
 	}
 	return nil
+}
+
+// errNotDue is the error of an action for a sandbox whose life was extended, or that was used, meanwhile.
+var errNotDue = errors.New("it is not due any more")
+
+// checkDue returns a check that an action is still due for a sandbox when its turn has come.
+func (f *Fleet) checkDue(r row, what expiryAction) func(*row) error {
+	return func(present *row) error {
+		fresh := *present
+		if r.active.After(fresh.active) {
+			fresh.active = r.active
+		}
+		if now, at := fresh.nextExpiry(); now != what || at.After(f.now()) {
+			return errNotDue
+		}
+		return nil
+	}
 }
 
 // rescueWork has the work in a sandbox saved by Options.Rescue.
@@ -209,7 +230,7 @@ func (f *Fleet) stopUnsaved(ctx context.Context, r row, why error) error {
 	f.recordAudit(atoll.Audit{Owner: fleetOwner, Action: "stop", Object: r.id, Detail: "it has expired, but its work could not be saved", Outcome: outcomeName(why)})
 	var err error
 	if r.state == atoll.Running || r.state == atoll.Paused {
-		err = f.stopExpired(ctx, r)
+		err = f.stopExpired(ctx, r, nil)
 	}
 	return errors.Join(err, f.retryLater(ctx, r, rescueRetry))
 }
@@ -231,9 +252,9 @@ func (f *Fleet) retryLater(ctx context.Context, r row, after time.Duration) erro
 	})
 }
 
-// stopExpired stops a sandbox as the fleet.
-func (f *Fleet) stopExpired(ctx context.Context, r row) error {
-	err := f.changeState(ctx, f.ensureHandle(r), stopChange, func(ctx context.Context, sb atoll.Sandbox) error {
+// stopExpired stops a sandbox as the fleet, unless check refuses.
+func (f *Fleet) stopExpired(ctx context.Context, r row, check func(*row) error) error {
+	err := f.changeState(ctx, f.ensureHandle(r), stopChange, check, func(ctx context.Context, sb atoll.Sandbox) error {
 		t, ok := atoll.As[atoll.Stopper](sb)
 		if !ok {
 			return unsupported
@@ -243,9 +264,9 @@ func (f *Fleet) stopExpired(ctx context.Context, r row) error {
 	return err
 }
 
-// pauseExpired pauses an expired sandbox.
-func (f *Fleet) pauseExpired(ctx context.Context, r row) error {
-	return f.changeState(ctx, f.ensureHandle(r), pauseChange, func(ctx context.Context, sb atoll.Sandbox) error {
+// pauseExpired pauses an expired sandbox, unless check refuses.
+func (f *Fleet) pauseExpired(ctx context.Context, r row, check func(*row) error) error {
+	return f.changeState(ctx, f.ensureHandle(r), pauseChange, check, func(ctx context.Context, sb atoll.Sandbox) error {
 		t, ok := atoll.As[atoll.Pauser](sb)
 		if !ok {
 			return unsupported

@@ -287,7 +287,7 @@ func (f *Fleet) endWithProcess(ctx context.Context, id string) error {
 		return err
 	}
 	if r.cfg.Lifecycle.Policy == atoll.PolicyOneshot || r.pool != "" || r.process == f.member.ID() {
-		return f.expireSandbox(ctx, r, "the process that it was created for has ended")
+		return f.expireSandbox(ctx, r, "the process that it was created for has ended", nil)
 	}
 	_, err = f.changeRow(ctx, id, func(tx *sql.Tx, now *row) error {
 		if now.revision != r.revision {
@@ -302,15 +302,15 @@ func (f *Fleet) endWithProcess(ctx context.Context, id string) error {
 	return err
 }
 
-// expireSandbox destroys a sandbox as the fleet.
-func (f *Fleet) expireSandbox(ctx context.Context, r row, why string) error {
+// expireSandbox destroys a sandbox as the fleet. Once it has the turn, check may refuse; nil: nothing is checked.
+func (f *Fleet) expireSandbox(ctx context.Context, r row, why string, check func(*row) error) error {
 	b := f.ensureHandle(r)
 	release, err := b.acquireTurn(ctx)
 	if err != nil {
 		return err
 	}
 	defer release()
-	return f.destroyHeld(ctx, b, why)
+	return f.destroyHeldWith(ctx, b, why, check, nil)
 }
 
 // reconcileClosing records the last uses and ends the sandboxes that live in this process or were
@@ -404,7 +404,7 @@ func (f *Fleet) reconcileWithList(ctx context.Context, b *driverState, there []a
 		case r.state == atoll.Destroyed:
 			errs = append(errs, f.removeLeftover(ctx, b, st.ID))
 		case r.goal == goalDestroy && r.holder == "":
-			errs = append(errs, f.expireSandbox(ctx, r, ""))
+			errs = append(errs, f.expireSandbox(ctx, r, "", nil))
 		case r.holder == "" && r.process == "":
 			if to, _, _ := stateFromStatus(st); to != r.state {
 				errs = append(errs, f.reconcileRow(ctx, r, nil))
@@ -424,7 +424,7 @@ func (f *Fleet) reconcileWithList(ctx context.Context, b *driverState, there []a
 func (f *Fleet) reconcileUnlisted(ctx context.Context, r row) error {
 	switch {
 	case r.goal == goalDestroy:
-		return f.expireSandbox(ctx, r, "")
+		return f.expireSandbox(ctx, r, "", nil)
 	case r.state == atoll.Failed && r.reason == reasonVanished, r.state == atoll.Archived && r.goal == "":
 		return nil
 	}

@@ -190,7 +190,7 @@ func (s *Server) startSandbox(c *call, sb *fleet.Sandbox) error {
 	}
 	switch st.State {
 	case atoll.Running:
-	case atoll.Paused:
+	case atoll.Paused, atoll.Pausing: // it waits for a pause under way
 		err = sb.Resume(ctx)
 	default:
 		err = sb.Start(ctx)
@@ -215,7 +215,7 @@ func (s *Server) stopSandbox(c *call, sb *fleet.Sandbox) error {
 	if sb.Labels()[labelDelete] == "0" {
 		return s.removeSandbox(c, sb)
 	}
-	if st.State == atoll.Paused {
+	if st.State == atoll.Paused || st.State == atoll.Pausing {
 		err = sb.Resume(ctx)
 	}
 	if err == nil && st.State != atoll.Stopped && st.State != atoll.Archived {

@@ -256,7 +256,7 @@ func (s *Server) openSandbox(c *call) (*fleet.Sandbox, error) {
 	}
 	switch {
 	case st.State == atoll.Running:
-	case sb.Labels()[labelAutoResume] != "" && (st.State == atoll.Paused || st.State == atoll.Stopped || st.State == atoll.Archived):
+	case sb.Labels()[labelAutoResume] != "" && (isAsleep(st.State) || st.State == atoll.Starting):
 		if err := wakeSandbox(ctx, sb, st.State); err != nil {
 			return nil, err
 		}
@@ -266,9 +266,18 @@ func (s *Server) openSandbox(c *call) (*fleet.Sandbox, error) {
 	return sb, nil
 }
 
-// wakeSandbox makes a paused or stopped sandbox run.
+// isAsleep reports whether a sandbox is paused in the words of E2B, or about to be.
+func isAsleep(state atoll.State) bool {
+	switch state {
+	case atoll.Pausing, atoll.Paused, atoll.Stopping, atoll.Stopped, atoll.Archived:
+		return true
+	}
+	return false
+}
+
+// wakeSandbox makes a paused or stopped sandbox run. It waits for a change of its state that is under way.
 func wakeSandbox(ctx context.Context, sb *fleet.Sandbox, state atoll.State) error {
-	if state == atoll.Paused {
+	if state == atoll.Paused || state == atoll.Pausing {
 		return sb.Resume(ctx)
 	}
 	return sb.Start(ctx)

@@ -325,8 +325,7 @@ func endOf(info *atoll.Info) time.Time {
 
 // stateOf returns the state of a sandbox in the words of E2B.
 func stateOf(state atoll.State) string {
-	switch state {
-	case atoll.Paused, atoll.Stopped, atoll.Archived, atoll.Pausing, atoll.Stopping, atoll.Failed:
+	if isAsleep(state) || state == atoll.Failed {
 		return "paused"
 	}
 	return "running"
@@ -451,8 +450,8 @@ func (s *Server) connectTo(c *call, onlyPaused bool) error {
 		return err
 	}
 	status := http.StatusOK
-	switch info.State {
-	case atoll.Paused, atoll.Stopped, atoll.Archived:
+	switch {
+	case isAsleep(info.State):
 		status = http.StatusCreated
 		seconds := in.Timeout
 		if seconds == nil {
@@ -466,7 +465,7 @@ func (s *Server) connectTo(c *call, onlyPaused bool) error {
 		if err := s.extendLife(ctx, c.a, &info, *seconds, false); err != nil {
 			return err
 		}
-		if in.Memory != nil && !*in.Memory && info.State == atoll.Paused {
+		if in.Memory != nil && !*in.Memory && (info.State == atoll.Paused || info.State == atoll.Pausing) {
 			if err := sb.Stop(ctx); err != nil {
 				return err
 			}

@@ -364,7 +364,7 @@ func (a commands) startExisting(ctx context.Context, r *upRun, w *pairing.Pair, 
 		}
 		a.Progress("%s runs, behind %s", w.Name(), describeIsolation(w.Info.Driver, w.Info.Isolation))
 		return nil
-	case atoll.Paused:
+	case atoll.Paused, atoll.Pausing:
 		err = atoll.Resume(ctx, w.Sandbox)
 	default: // what is under way, such as a stop that nobody waited for, is done first
 		if err, r.woke = atoll.Start(ctx, w.Sandbox), true; errors.Is(err, atoll.ErrState) {
