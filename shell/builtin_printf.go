@@ -89,6 +89,12 @@ func (p *printer) reserveOutput(n int) {
 	p.out = p.in.growScratch(p.out, n)
 }
 
+// reserveEscape makes room for the n bytes of an escape, whose decoding is work.
+func (p *printer) reserveEscape(n int) {
+	p.in.chargeWork(1)
+	p.reserveOutput(n)
+}
+
 // formatAll repeats the format until the arguments are used up.
 func (p *printer) formatAll(format string) {
 	for {
@@ -122,11 +128,13 @@ func (p *printer) formatOnce(f string) {
 		}
 		if f[0] == '\\' {
 			s, n, _ := p.decodeEscape(f, false)
+			p.reserveEscape(len(s))
 			p.out = append(p.out, s...)
 			f = f[n:]
 			continue
 		}
 		if strings.HasPrefix(f, "%%") {
+			p.reserveEscape(1)
 			p.out = append(p.out, '%')
 			f = f[2:]
 			continue
@@ -323,6 +331,7 @@ func (p *printer) decodeEscapes(s string) (string, bool) {
 	}
 	var b strings.Builder
 	for s != "" {
+		p.in.chargeWork(1)
 		if s[0] != '\\' {
 			i := strings.IndexByte(s, '\\')
 			if i < 0 {

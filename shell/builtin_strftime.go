@@ -40,17 +40,22 @@ func (p *printer) formatTime(f string, i int, s spec) (int, bool) {
 			t = time.Unix(max(min(sec, 1<<52), -1<<52), 0)
 		}
 	}
-	p.writeText(s, strftime(format, t.In(p.in.timeZone())))
+	p.writeText(s, p.in.strftime(format, t))
 	return end + 2, true
 }
 
 // timeZone returns the time zone in TZ; UTC if it is not set.
 func (in *interp) timeZone() *time.Location { return timezone.Load(in.value("TZ")) }
 
-// strftime formats a time as the C function does.
-func strftime(format string, t time.Time) string {
+// strftime formats a time as the C function does, in the time zone of the shell.
+func (in *interp) strftime(format string, t time.Time) string {
+	const most = 32 // bytes of the text for one of the format
+	in.chargeScratch(most * len(format))
+	defer in.releaseScratch(most * len(format)) // the caller charges what it keeps
+	t = t.In(in.timeZone())
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
+		in.chargeWork(4)
 		if format[i] != '%' || i+1 == len(format) {
 			b.WriteByte(format[i])
 			continue

@@ -41,7 +41,8 @@ type braceRun struct {
 }
 
 const (
-	manyBraces    = 256 // up to this many results are produced when a word is compiled
+	manyBytes     = 1 << 20 // up to so much text is read when a word is compiled
+	manyBraces    = 256     // up to this many results are produced when a word is compiled
 	maxBraceDepth = 200
 )
 
@@ -280,7 +281,7 @@ func (c *compiler) lazyBraces(b *braces) func(in *interp, out []string) []string
 	whole, _, _ := c.fieldWord(bracedWord{word: b.word})
 	plain := b.seq.isPlain()
 	var few []func(in *interp, out []string) []string
-	if b.seq.countResults() <= manyBraces {
+	if n := b.seq.countResults(); n <= manyBraces && n*len(b.word.Raw) <= manyBytes {
 		b.seq.eachResult(nil, func(parts []syntax.Part) {
 			f, _, _ := c.fieldWord(bracedWord{expanded: true, word: &syntax.Word{Pos: b.word.Pos, Parts: mergeParts(parts), Raw: b.word.Raw}})
 			few = append(few, f)

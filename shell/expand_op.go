@@ -226,10 +226,12 @@ func caseOf(op syntax.ParamOp) func(rune) rune {
 
 func (in *interp) mapCase(s string, p *pattern, conv func(rune) rune, all bool) string {
 	var b strings.Builder
-	in.chargeWork(len(s) >> 4)
 	in.chargeScratch(len(s))
 	b.Grow(len(s))
-	for i := 0; i < len(s); {
+	for i, n := 0, 0; i < len(s); n++ {
+		if n%64 == 0 {
+			in.chargeWork(4)
+		}
 		r, w := charAt(s, i, 0)
 		ch := s[i : i+w]
 		if r < rawByte && (!in.bytes || r < utf8.RuneSelf) && (p == nil || p.matchAll(in, ch)) {
@@ -492,8 +494,8 @@ func transformFunc(letter string) func(in *interp, s string) string {
 	case "E":
 		return func(in *interp, s string) string {
 			in.chargeScratch(len(s))
-			in.p.Tick(1 + len(s)>>6)
-			return syntax.Unescape(s)
+			in.p.Tick(len(s) >> 6)
+			return syntax.Unescape(s, func() { in.p.Tick(8) })
 		}
 	case "P":
 		return func(in *interp, s string) string { return in.expandPrompt(s) }

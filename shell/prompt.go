@@ -54,14 +54,11 @@ func (in *interp) promptTime(format string) string {
 	if format == "" {
 		format = "%X"
 	}
-	const most = 32 // bytes of the text for one of the format
-	in.p.Tick(1 + len(format))
-	in.chargeScratch(most * len(format))
-	return strftime(format, in.currentTime().In(in.timeZone()))
+	return in.strftime(format, in.currentTime())
 }
 
 func (in *interp) promptEscape(c byte) string {
-	now := func(format string) string { return strftime(format, in.currentTime().In(in.timeZone())) }
+	now := func(format string) string { return in.strftime(format, in.currentTime()) }
 	switch c {
 	case 'a':
 		return "\a"

@@ -518,6 +518,7 @@ func (in *interp) putKey(v *variable, key, s string) {
 	if v.assoc == nil {
 		v.assoc = newAssoc()
 	}
+	in.chargeReading(key, s)
 	v.assoc.set(key, s)
 	v.set = true
 	in.updateCharge(v, v.assoc.memoryCost())

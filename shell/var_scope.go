@@ -78,6 +78,7 @@ func (in *interp) functionScope() int32 {
 func (in *interp) shadowVar(name string, level int32) *variable {
 	in.ensureOwned()
 	in.charge(bytesPerVariable)
+	in.chargeWork(2)
 	v := &variable{owner: in.lease, level: level, hook: hookOf(name)}
 	top := in.m[name]
 	if top != nil && top.level > level {

@@ -77,19 +77,20 @@ func testPeaks(t *testing.T, bombs []string, name func(script string) string) {
 			t.Parallel()
 			var r bombResult
 			for range 3 { // where the machine is busy the garbage collector may be late once
-				if r = runBomb(t, script); r.peak-base <= bombMemory+bombDisk+overmemory && r.worked <= overtime {
+				if r = runBomb(t, script); r.peak-base <= bombMemory+bombDisk+overmemory && r.worked <= r.allowed {
 					return
 				}
 			}
-			t.Errorf("%d MiB, with limits of %d MiB for memory and %d MiB for files, and work of %v after the deadline, by\n%s", (r.peak-base)>>20, bombMemory>>20, bombDisk>>20, r.worked, script)
+			t.Errorf("%d MiB, with limits of %d MiB for memory and %d MiB for files, and work of %v after the deadline, of which %v are allowed, by\n%s", (r.peak-base)>>20, bombMemory>>20, bombDisk>>20, r.worked, r.allowed, script)
 		})
 	}
 }
 
 // bombResult is what a command took.
 type bombResult struct {
-	peak   int64         // memory of its process in bytes
-	worked time.Duration // CPU time of its process after the command's deadline
+	peak    int64         // memory of its process in bytes
+	worked  time.Duration // CPU time of its process after the command's deadline
+	allowed time.Duration // for worked: overtime, or as much as sorting takes where that is more
 }
 
 // bombDeadline is the deadline of a command. workedMark precedes the work after it in the output of
@@ -97,6 +98,7 @@ type bombResult struct {
 const (
 	bombDeadline = 5 * time.Second
 	workedMark   = "worked after the deadline, ns: "
+	allowedMark  = "allowed, ns: "
 )
 
 // runBomb runs a command in a sandbox of another process.
@@ -108,13 +110,16 @@ func runBomb(t *testing.T, script string) bombResult {
 	if err != nil || !strings.Contains(string(out), "--- PASS: TestRunBomb") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	_, rest, _ := strings.Cut(string(out), workedMark)
-	number, _, _ := strings.Cut(rest, "\n")
-	worked, err := strconv.ParseInt(number, 10, 64)
-	if err != nil {
-		t.Fatalf("no work after the deadline in %s", out)
+	read := func(mark string) time.Duration {
+		_, rest, _ := strings.Cut(string(out), mark)
+		number, _, _ := strings.Cut(rest, "\n")
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			t.Fatalf("no %q in %s", mark, out)
+		}
+		return time.Duration(n)
 	}
-	return bombResult{cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10, time.Duration(worked)}
+	return bombResult{cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10, read(workedMark), read(allowedMark)}
 }
 
 // TestRunBomb is the process that [runBomb] starts.
@@ -130,7 +135,11 @@ func TestRunBomb(t *testing.T) {
 	}
 	work := countWorkAfter(bombDeadline)
 	exit, err := sb.Exec(t.Context(), atoll.Cmd{Args: []string{"bash", "-c", script}, Timeout: bombDeadline, MaxOutput: 64 << 10})
-	fmt.Printf("%s%d\n", workedMark, work())
+	worked, allowed := work(), overtime
+	if worked > allowed { // where the machine is slow at present, all work takes longer
+		allowed = max(allowed, timeSort())
+	}
+	fmt.Printf("%s%d\n%s%d\n", workedMark, worked, allowedMark, allowed)
 	if err != nil && !errors.Is(err, atoll.ErrTimeout) {
 		t.Fatal(err)
 	}

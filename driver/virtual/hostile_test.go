@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -72,6 +73,10 @@ var hostile = []struct{ name, script string }{
 	{"LoopJq", "jq -n 'until(false; .)'"},
 	{"LoopJqRecursion", "jq -n 'def f: f; f'"},
 	{"LoopJqRange", "jq -n 'range(infinite)' > /dev/null"},
+	{"LongJqTime", "jq -n '(\"%c\" * 400000) as $f | now | strftime($f) | length'"},
+	{"LongPromptTime", "y=\"\\\\D{$(printf '%%c%.0s' {1..300000})}\"; while :; do x=${y@P}; done"},
+	{"LongWordList", "seq 1 400000 > f; while :; do grep -c -F -f f /dev/null; done"},
+	{"LongFormatList", "x=$(yes 1.1 | head -n 400000 | paste -sd,); while :; do join -o \"$x\" /etc/passwd /etc/passwd > /dev/null; done"},
 	{"LoopSed", "echo x | sed ':a;ba'"},
 	{"LoopBc", "echo 'while (1) { x = 1 }' | bc"},
 	{"LoopBcPower", "echo '9^9^9^9' | bc | tail -c 10"},
@@ -237,6 +242,19 @@ func cpuTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// timeSort returns the CPU time of sorting a million numbers, which is about overtime on a machine with nothing else to
+// do.
+func timeSort() time.Duration {
+	r := rand.New(rand.NewPCG(1, 2))
+	numbers := make([]uint64, 1<<20)
+	for i := range numbers {
+		numbers[i] = r.Uint64()
+	}
+	from := cpuTime()
+	slices.Sort(numbers)
+	return cpuTime() - from
 }
 
 func heapSize() uint64 {

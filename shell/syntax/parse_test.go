@@ -103,7 +103,7 @@ func TestDollarSingle(t *testing.T) {
 		`\cA\c?\ca`: "\x01\x7f\x01", `\e\E\a\b\f\v\r`: "\x1b\x1b\a\b\f\v\r", `\q\`: `\q\`, `a\0b`: "a", `a\x00b`: "a",
 		`\x{41}b`: "Ab", `\xzz`: `\xzz`, `\u`: `\u`, `\400`: "", `\uD800`: "\xed\xa0\x80",
 	} {
-		if got := Unescape(in); got != want {
+		if got := Unescape(in, func() {}); got != want {
 			t.Errorf("%s: %q, want %q", in, got, want)
 		}
 	}

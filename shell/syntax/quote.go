@@ -25,19 +25,22 @@ func (p *parser) dollarSingle(start int) Part {
 	}
 	text := p.src[body:p.i]
 	p.i++
-	p.chargeWork(len(text))
-	return &Quoted{Kind: DollarSingle, Value: Unescape(text), Raw: p.src[start:p.i]}
+	return &Quoted{Kind: DollarSingle, Value: Unescape(text, func() { p.chargeWork(64) }), Raw: p.src[start:p.i]}
 }
 
 // Unescape decodes the backslash escapes of $'…'. It drops the text after a
-// NUL escape, as bash does.
-func Unescape(s string) string {
+// NUL escape, as bash does. It calls work after every 64 escapes, and once in the beginning.
+func Unescape(s string, work func()) string {
+	work()
 	if strings.IndexByte(s, '\\') < 0 {
 		return s
 	}
 	var b strings.Builder
 	b.Grow(len(s))
-	for s != "" {
+	for count := 1; s != ""; count++ {
+		if count%64 == 0 {
+			work()
+		}
 		n := strings.IndexByte(s, '\\')
 		if n < 0 || n+1 == len(s) {
 			b.WriteString(s)

@@ -345,14 +345,14 @@ func appendFloat(b []byte, d *directive, n float64) []byte {
 	var body string
 	switch verb := d.verb | 0x20; verb {
 	case 'a':
-		body = strconv.FormatFloat(n, 'x', d.prec, 64)
+		body = formatDigits(n, 'x', d.prec)
 		if i := strings.IndexByte(body, 'p'); i >= 0 && i+3 < len(body) && body[i+2] == '0' {
 			body = body[:i+2] + body[i+3:]
 		}
 	case 'g':
 		body = formatG(n, max(prec, 1), d.alt)
 	default:
-		body = strconv.FormatFloat(n, verb, prec, 64)
+		body = formatDigits(n, verb, prec)
 		if d.alt && prec == 0 {
 			body = withPoint(body)
 		}
@@ -361,6 +361,31 @@ func appendFloat(b []byte, d *directive, n float64) []byte {
 		body = strings.ToUpper(body)
 	}
 	return appendPadded(b, d, sign, body, d.zero)
+}
+
+// formatDigits is [strconv.FormatFloat], which takes long for the many zeros of a large precision.
+func formatDigits(n float64, verb byte, prec int) string {
+	const most = 1100 // digits after the point of which one is not zero
+	if prec <= most {
+		return strconv.FormatFloat(n, verb, prec, 64)
+	}
+	text := strconv.FormatFloat(n, verb, most, 64)
+	end := len(text)
+	switch verb {
+	case 'e':
+		end = strings.IndexByte(text, 'e')
+	case 'x':
+		end = strings.IndexByte(text, 'p')
+	}
+	const zeros = "0000000000000000000000000000000000000000000000000000000000000000"
+	var b strings.Builder
+	b.Grow(len(text) + prec - most)
+	b.WriteString(text[:end])
+	for n := prec - most; n > 0; n -= len(zeros) {
+		b.WriteString(zeros[:min(n, len(zeros))])
+	}
+	b.WriteString(text[end:])
+	return b.String()
 }
 
 // formatG formats n for %g; with alt it keeps zeros at the end.

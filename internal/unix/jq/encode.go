@@ -198,7 +198,7 @@ func (e *Encoder) writeObject(o *Object, depth int) {
 	e.buf = append(e.buf, '{')
 	entries := o.entries
 	if e.f.SortKey {
-		entries = o.sortedEntries()
+		entries = o.sortedEntries(e.tick)
 	}
 	for i := range entries {
 		if i > 0 {

@@ -74,13 +74,29 @@ func (m *machine) escapeText(r *strings.Replacer, v Value) string {
 	return m.replaceAll(r, m.toText(v))
 }
 
-// replaceAll returns s with replacements and charges the result.
+// replaceAll returns s with replacements of single bytes and charges the result.
 func (m *machine) replaceAll(r *strings.Replacer, s string) string {
-	m.alloc(int64(len(s)))
-	m.tick(len(s) >> 4)
-	out := r.Replace(s)
-	m.alloc(int64(len(out) - len(s)))
-	return out
+	const piece = 1 << 16
+	if len(s) <= piece {
+		m.alloc(int64(len(s)))
+		m.tick(len(s) >> 4)
+		out := r.Replace(s)
+		m.alloc(int64(len(out) - len(s)))
+		return out
+	}
+	var b strings.Builder
+	for s != "" {
+		part := s[:min(len(s), piece)]
+		s = s[len(part):]
+		m.tick(piece >> 4)
+		part = r.Replace(part)
+		if n := len(part) + len(s); b.Cap()-b.Len() < len(part) {
+			m.alloc(int64(b.Cap() + n)) // it grows to twice its size and n
+			b.Grow(n)
+		}
+		b.WriteString(part)
+	}
+	return b.String()
 }
 
 // formatRow formats an array item by item, with sep between the items.

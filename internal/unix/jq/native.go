@@ -122,7 +122,7 @@ func (m *machine) keys(in Value, _ []Value) (Value, error) {
 		return m.keysUnsorted(in, nil)
 	}
 	m.tick(len(o.entries))
-	return m.keyArray(o.sortedEntries()), nil
+	return m.keyArray(o.sortedEntries(m.tick)), nil
 }
 
 // keysUnsorted implements keys_unsorted/0.

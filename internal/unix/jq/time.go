@@ -109,9 +109,8 @@ func (m *machine) strftime(in Value, args []Value, name string, zone *time.Locat
 	if !ok {
 		return nil, failf("%s requires a string format", name)
 	}
-	m.tick(len(format))
-	m.alloc(int64(len(format)) * 8)
-	return formatTime(t, format), nil
+	m.alloc(int64(len(format)) * 32)
+	return m.formatTime(t, format), nil
 }
 
 // shorthand has the conversions of strftime that abbreviate others.
@@ -121,16 +120,17 @@ var shorthand = map[byte]string{
 }
 
 // formatTime formats a time as strftime does.
-func formatTime(t time.Time, format string) string {
+func (m *machine) formatTime(t time.Time, format string) string {
 	var b strings.Builder
 	for i := 0; i < len(format); i++ {
+		m.tick(4)
 		if format[i] != '%' || i+1 == len(format) {
 			b.WriteByte(format[i])
 			continue
 		}
 		i++
 		if s, ok := shorthand[format[i]]; ok {
-			b.WriteString(formatTime(t, s))
+			b.WriteString(m.formatTime(t, s))
 			continue
 		}
 		b.WriteString(timeField(t, format[i]))

@@ -3,7 +3,6 @@ package jq
 import (
 	"math"
 	"slices"
-	"sort"
 	"strings"
 )
 
@@ -111,10 +110,13 @@ func (o *Object) deleteAll(drop func(key string) bool) {
 	o.buildIndex()
 }
 
-// sortedEntries returns the entries sorted by key.
-func (o *Object) sortedEntries() []Entry {
+// sortedEntries returns the entries sorted by key. It counts its work with tick.
+func (o *Object) sortedEntries(tick func(n int)) []Entry {
 	s := slices.Clone(o.entries)
-	sort.Slice(s, func(i, j int) bool { return s[i].Key < s[j].Key })
+	slices.SortFunc(s, func(a, b Entry) int {
+		tick(1)
+		return strings.Compare(a.Key, b.Key)
+	})
 	return s
 }
 
@@ -275,7 +277,7 @@ func (m *machine) compareItems(a, b []Value, depth int) int {
 // compareObjects compares the sorted keys of objects, then their values.
 func (m *machine) compareObjects(a, b *Object, depth int) int {
 	m.tick(len(a.entries) + len(b.entries))
-	ea, eb := a.sortedEntries(), b.sortedEntries()
+	ea, eb := a.sortedEntries(m.tick), b.sortedEntries(m.tick)
 	for i := range min(len(ea), len(eb)) {
 		if c := strings.Compare(ea[i].Key, eb[i].Key); c != 0 {
 			return c

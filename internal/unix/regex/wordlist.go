@@ -64,8 +64,10 @@ func newWordList(pattern string, o Options, mem *account) *wordList {
 			l.words = append(l.words, word)
 		}
 	}
-	mem.budget.Tick(count / 2)
-	slices.Sort(l.words)
+	slices.SortFunc(l.words, func(a, b string) int {
+		mem.budget.Tick(1)
+		return strings.Compare(a, b)
+	})
 	l.words = slices.Compact(l.words)
 	l.fillTable()
 	return l

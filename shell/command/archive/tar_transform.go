@@ -192,6 +192,7 @@ func (b *caseBuilder) add(text string) {
 	if text == "" {
 		return
 	}
+	b.p.Tick(1 + len(text)>>4)
 	n := int64(4 * len(text)) // it may grow to twice its length, and is copied
 	b.p.Alloc(n)
 	b.charged += n

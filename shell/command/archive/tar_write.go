@@ -329,8 +329,15 @@ func (w *tarWriter) newHeader(path, name string, info vfs.Info) (*tar.Header, er
 	default:
 		w.setRegular(h, name, info)
 	}
+	if len(h.Name) > maxTarName || len(h.Linkname) > maxTarName {
+		return nil, vfs.ENAMETOOLONG
+	}
 	return h, nil
 }
+
+// maxTarName is the longest name of a member. No system has files with longer ones, and the library quotes names for
+// errors that nobody sees.
+const maxTarName = 64 << 10
 
 func (w *tarWriter) setRegular(h *tar.Header, name string, info vfs.Info) {
 	h.Typeflag, h.Size = tar.TypeReg, info.Size()

@@ -134,6 +134,7 @@ func (j *csplitJob) parsePatterns(words []string) ([]csplitPattern, error) {
 	var list []csplitPattern
 	last := 0
 	for _, w := range words {
+		j.p.Tick(4)
 		switch {
 		case w == "":
 			return nil, j.reportError("%s: invalid pattern", quoting.QuoteWord(w))

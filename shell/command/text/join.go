@@ -217,7 +217,8 @@ func (j *joinJob) setSeparator(s string) string {
 
 func (j *joinJob) parseFormat(list string) string {
 	var columns []joinColumn
-	for _, item := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
+	for item := range strings.FieldsFuncSeq(list, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' }) {
+		j.p.Tick(4)
 		if item == "0" {
 			columns = append(columns, joinColumn{-1, 0})
 			continue
