@@ -99,8 +99,8 @@ func sourceOf(t *testing.T) string {
 // without terminal, hooks, signatures and submodules does).
 const harmlessOptions = `--progress --no-progress --no-verify --no-gpg-sign --no-sign --no-status --no-post-rewrite --no-refresh --mixed --only --commit --no-squash --no-log --no-autostash
 --no-color --no-column -unormal --ahead-behind --guess --no-hardlinks -j --jobs --no-recurse-submodules --thin --no-thin --cc --ignore-submodules --no-filters --end-of-options --no-deref --checkout
---no-keep-index --keep-empty --no-reapply-cherry-picks --no-abbrev-commit --no-notes --no-mailmap --use-mailmap --find-renames --no-ext-diff --no-textconv --indent-heuristic
---full --no-dangling -H --basic-regexp --recursive --null --auto --aggressive --prune --no-prune --force --expire`
+--no-keep-index --keep-empty --no-reapply-cherry-picks --no-abbrev-commit --no-mailmap --use-mailmap --find-renames --no-ext-diff --no-textconv --indent-heuristic
+--full --no-dangling --write-tree -H --basic-regexp --recursive --null --auto --aggressive --prune --no-prune --force --expire`
 
 // TestEveryOptionIsRead checks that the code reads each option of the tables, unless it is harmless.
 func TestEveryOptionIsRead(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 )
 
 // logOptions are the options of commands that list commits.
-const logOptions = " -n= --max-count= --skip= --oneline --format= --pretty= --pretty --graph --all --branches --tags --remotes --decorate --decorate= --no-decorate --reverse --merges --no-merges --first-parent --since= --after= --until= --before= --author= --committer= --grep= -i --regexp-ignore-case -E --extended-regexp -F --fixed-strings --invert-grep -S= -G= --follow --topo-order --date-order --author-date-order --date= --abbrev-commit --no-abbrev-commit --left-right --cherry-pick --right-only --left-only --no-walk --root -m -c --cc --full-history --parents --count --no-notes --source --no-mailmap --use-mailmap --relative-date --no-patch -s -L= -g --walk-reflogs "
+const logOptions = " -n= --max-count= --skip= --oneline --format= --pretty= --pretty --graph --all --branches --tags --remotes --decorate --decorate= --no-decorate --reverse --merges --no-merges --first-parent --since= --after= --until= --before= --author= --committer= --grep= -i --regexp-ignore-case -E --extended-regexp -F --fixed-strings --invert-grep -S= -G= --follow --topo-order --date-order --author-date-order --date= --abbrev-commit --no-abbrev-commit --left-right --cherry-pick --right-only --left-only --no-walk --root -m -c --cc --full-history --parents --count --notes --notes= --no-notes --source --no-mailmap --use-mailmap --relative-date --no-patch -s -L= -g --walk-reflogs "
 
 // selection is the commits that a command lists.
 type selection struct {
@@ -41,6 +41,7 @@ type logRun struct {
 	renamed  map[id][2]string // likewise: the names of a commit that renamed it
 	kept     map[id][]id      // parents that a history of paths follows
 	charged  int64            // bytes, for the text of the commit that is printed
+	notes    *notes           // nil: not read yet
 }
 
 // newLog reads the options of a command that lists commits.

@@ -32,6 +32,13 @@ func (l *logRun) printCommit(k *commit, show bool) error {
 	if err != nil {
 		return err
 	}
+	if l.format != "user" && l.format != "oneline" && l.format != "email" {
+		note, err := l.noteText(k)
+		if err != nil {
+			return err
+		}
+		text += note
+	}
 	list, err := l.changesToPrint(k, show)
 	if err != nil {
 		return err

@@ -171,7 +171,7 @@ func (c *call) printMergeStat(old, new id) error {
 
 // mergeDiverged merges a branch that has diverged.
 func (c *call) mergeDiverged(at id, t mergeTarget, bases []id) error {
-	m, err := c.mergeWithBases(at, t, bases)
+	m, err := c.mergeWithBases(at, "HEAD", t, bases)
 	if err != nil {
 		return err
 	}
@@ -223,10 +223,10 @@ func (c *call) mergeMessage(t mergeTarget) (string, error) {
 	return text + "\n", nil
 }
 
-// mergeWithBases merges the trees of two commits.
-func (c *call) mergeWithBases(at id, t mergeTarget, bases []id) (*treeMerge, error) {
+// mergeWithBases merges the trees of two commits; label is the first one's name in conflicts.
+func (c *call) mergeWithBases(at id, label string, t mergeTarget, bases []id) (*treeMerge, error) {
 	if c.flags["-s"]+c.flags["--strategy"] == "ours" {
-		m, err := c.newTreeMerge(at, at, at, [3]string{"HEAD", "", t.label})
+		m, err := c.newTreeMerge(at, at, at, [3]string{label, "", t.label})
 		if err == nil {
 			err = m.merge()
 		}
@@ -240,7 +240,7 @@ func (c *call) mergeWithBases(at id, t mergeTarget, bases []id) (*treeMerge, err
 	if len(bases) == 1 {
 		ancestor = bases[0].short()
 	}
-	m, err := c.newTreeMerge(base, at, t.id, [3]string{"HEAD", ancestor, t.label})
+	m, err := c.newTreeMerge(base, at, t.id, [3]string{label, ancestor, t.label})
 	if err != nil {
 		return nil, err
 	}

@@ -113,7 +113,7 @@ func (r *repository) hasLog(name string) bool {
 	if value, ok := r.conf.lookup("core.logallrefupdates"); ok && !r.conf.isTrue("core.logallrefupdates") && value != "always" || !ok && r.root == "" {
 		return false
 	}
-	return name == "HEAD" || strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/remotes/")
+	return name == "HEAD" || strings.HasPrefix(name, "refs/heads/") || strings.HasPrefix(name, "refs/remotes/") || strings.HasPrefix(name, "refs/notes/")
 }
 
 // appendLog adds a line to the log of a ref.

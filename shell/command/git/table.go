@@ -28,7 +28,9 @@ Track versions of files. Repositories are those of git 2.39: either can read wha
   grep [-n] [-l] [-c] [-i] [-w] [-E|-F|-P] [-e] PATTERN [REVISION...] [-- PATH...], bisect [start|good|bad|skip|reset|log]
   worktree [add|list|remove|prune], config, rev-parse, rev-list, ls-files, ls-tree, cat-file, hash-object, write-tree,
   merge-base, for-each-ref, show-ref, symbolic-ref, update-ref, check-ignore, check-attr, gc, fsck, count-objects,
-  diff-index, diff-files, diff-tree, commit-tree, mktree, update-index --refresh, cherry, stripspace, submodule status
+  diff-index, diff-files, diff-tree, commit-tree, mktree, merge-tree, update-index --refresh, cherry, stripspace,
+  interpret-trailers [--trailer KEY=VALUE] [--in-place] [--parse] [FILE...], var, submodule status,
+  notes [add [-f] -m MESSAGE|append -m MESSAGE|show|list|copy|remove] [REVISION], bundle [create FILE RANGE|verify|list-heads|unbundle FILE]
   archive [--format=tar|tgz|zip] [--prefix=DIR/] [-o FILE] REVISION [PATH...], with export-ignore
 
 Remotes are paths, file://, http:// and https:// with the network that the sandbox allows; a credential is that of the
@@ -65,6 +67,10 @@ func subcommands() map[string]subcommand {
 		"diff-tree":     {options: "-r -t -m --root --stdin --no-commit-id --quiet --exit-code " + diffOptions, run: (*call).diffTree},
 		"cherry":        {options: "-v --verbose", run: (*call).printCherry},
 		"commit-tree":   {options: "-p= -m= -F=", run: (*call).writeTreeCommit},
+		"merge-tree":    {options: "--write-tree --name-only --messages --no-messages --allow-unrelated-histories", run: (*call).mergeTrees},
+		"bundle":        {options: "-q --quiet --progress --all --branches --tags --remotes", run: (*call).manageBundles},
+		"notes":         {options: "--ref= -m= --message= -F= --file= -f --force --ignore-missing", run: (*call).manageNotes},
+		"var":           {run: (*call).printVariable},
 		"mktree":        {options: "-z --missing", run: (*call).makeTree},
 		"count-objects": {options: "-v --verbose", run: (*call).countObjects},
 		"fsck":          {options: "--full --no-dangling --progress --no-progress", run: (*call).checkObjects},
@@ -123,6 +129,8 @@ func subcommands() map[string]subcommand {
 		"am":            {options: "-s --signoff -q --quiet --abort --continue --skip --resolved -r --quit -k --keep --no-gpg-sign ", run: (*call).applyMails, work: true},
 		"bisect":        {options: "-*", run: (*call).bisectCommits, work: true},
 		"worktree":      {options: "-f --force --detach -d -b= -B= -q --quiet --porcelain -v --checkout --no-checkout --track --no-track", run: (*call).manageWorkTrees},
+
+		"interpret-trailers": {options: "--in-place --trim-empty --trailer= --only-trailers --only-input --unfold --parse --no-divider", alone: (*call).interpretTrailers},
 	}
 }
 
@@ -134,7 +142,7 @@ func substitutes() map[string]string {
 		"gitk": "use git log --graph --oneline --all", "instaweb": "use git log and git show", "daemon": "clone from a path or over https", "send-email": "write the patches with git format-patch",
 		"request-pull":  "use git log and git diff with the range",
 		"filter-branch": "use git rebase, or git checkout --orphan and commit", "filter-repo": "use git rebase, or git checkout --orphan and commit",
-		"rerere": "resolve the conflicts again", "notes": "write a file, or a message of a tag (git tag -a)", "replace": "use git rebase", "bundle": "use git clone, or git format-patch",
+		"rerere": "resolve the conflicts again", "replace": "use git rebase",
 		"sparse-checkout": "clone the whole repository", "range-diff": "use git diff between both branches", "whatchanged": "use git log --stat",
 		"annotate": "use git blame", "verify-commit": "there are no signatures here", "verify-tag": "there are no signatures here", "credential": "put USER:TOKEN into the URL, or let the network rules of the sandbox add one",
 		"read-tree":  "use git reset or git restore",

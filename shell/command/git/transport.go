@@ -49,6 +49,9 @@ func openTransport(p *kernel.Proc, conf config, url string) (transport, error) {
 	}
 	other := openRemoteDir(p, url)
 	if other == nil {
+		if b, err := openBundle(p, url); b != nil || err != nil {
+			return b, err
+		}
 		return nil, newFatal("'%s' does not appear to be a git repository\nfatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights\nand the repository exists.", url)
 	}
 	return &localTransport{other}, nil
@@ -223,6 +226,7 @@ func (c *call) listRemote() error {
 func directoryOf(url string) string {
 	url = strings.TrimRight(url, "/")
 	url = strings.TrimSuffix(strings.TrimSuffix(url, "/.git"), ".git")
+	url = strings.TrimSuffix(url, ".bundle")
 	if at := strings.LastIndexByte(url, ':'); at > strings.LastIndexByte(url, '/') {
 		url = url[at+1:]
 	}
