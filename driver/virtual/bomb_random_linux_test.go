@@ -7,27 +7,29 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // TestRandomBombsStayWithinTheLimit runs random commands that multiply data, each in a process of
 // its own, and looks at the most memory that the process had, as TestBombsStayWithinTheLimit does.
-// $ATOLL_RANDOM_BOMBS is how many; 20000 take about an hour. Their names are their seeds, which follow
-// from the day unless the variable is set.
+// $ATOLL_RANDOM_BOMBS is how many; 20000 take about an hour, and have deadlines from 0.2 to 5 seconds. Their names are
+// their seeds, which follow from the day unless the variable is set.
 func TestRandomBombsStayWithinTheLimit(t *testing.T) {
 	r := testenv.Random(t, "ATOLL_BOMBS_SEED")
 	if os.Getenv("ATOLL_RANDOM_BOMBS") != "" {
 		r = rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	}
-	bombs := make([]string, testenv.Rounds(t, 4, 12, "ATOLL_RANDOM_BOMBS"))
-	names := map[string]string{}
+	bombs := make([]bomb, testenv.Rounds(t, 4, 12, "ATOLL_RANDOM_BOMBS"))
 	for i := range bombs {
 		seed := r.Uint64()
-		bombs[i] = randomBomb(seed)
-		names[bombs[i]] = strconv.FormatUint(seed, 16)
+		bombs[i] = bomb{strconv.FormatUint(seed, 16), randomBomb(seed), bombDeadline}
+		if os.Getenv("ATOLL_RANDOM_BOMBS") != "" {
+			bombs[i].deadline = 200*time.Millisecond + time.Duration(seed%4800)*time.Millisecond
+		}
 	}
-	testPeaks(t, bombs, func(script string) string { return names[script] })
+	testPeaks(t, bombs)
 }
 
 // bombMaker makes random commands.
