@@ -14,6 +14,9 @@ const (
 	DefaultExecTimeout     = 5 * time.Minute
 	DefaultCreateTimeout   = 2 * time.Minute
 	DefaultTransferTimeout = 5 * time.Minute
+
+	// DefaultEmulatedTimeout is DefaultCreateTimeout for VMs without hardware virtualization.
+	DefaultEmulatedTimeout = 6 * time.Minute
 )
 
 // Spec describes a sandbox to create. The zero Spec is valid: every driver has defaults.

@@ -37,12 +37,20 @@ func (d *Driver) create(ctx context.Context, spec atoll.Spec) (*Sandbox, error) 
 	if err := d.check(ctx, &spec); err != nil {
 		return nil, err
 	}
-	ctx, cancel := guest.WithCreateTimeout(ctx, spec.Timeouts.Create)
+	ctx, cancel := guest.WithCreateTimeout(ctx, d.createTimeout(ctx, &spec))
 	defer cancel()
 	if a := d.detectAcceleration(ctx); a.slow != "" {
 		progressFunc(spec.Progress)(atoll.Progress{Message: a.slow})
 	}
 	return d.newSandbox(ctx, spec, d.makeDisks)
+}
+
+// createTimeout returns how long a VM may take until its guest answers: that of the spec, or the default of this host.
+func (d *Driver) createTimeout(ctx context.Context, spec *atoll.Spec) time.Duration {
+	if spec.Timeouts.Create == 0 && d.detectAcceleration(ctx).accel == hypervisor.TCG {
+		return atoll.DefaultEmulatedTimeout
+	}
+	return spec.Timeouts.Create
 }
 
 // newSandbox creates a sandbox from a spec that was checked. disks makes its disks.

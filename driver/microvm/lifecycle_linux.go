@@ -132,7 +132,7 @@ func (d *Driver) start(ctx context.Context, r *record, fresh bool) error {
 
 // startSandbox starts a sandbox that does not run.
 func (d *Driver) startSandbox(ctx context.Context, r *record, fresh bool) error {
-	ctx, cancel := guest.WithCreateTimeout(ctx, r.Spec.Timeouts.Create)
+	ctx, cancel := guest.WithCreateTimeout(ctx, d.createTimeout(ctx, &r.Spec))
 	defer cancel()
 	r.Failure = ""
 	err := d.killVM(r) // it may have died and left its control group

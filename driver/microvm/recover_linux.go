@@ -119,7 +119,7 @@ func (d *Driver) recoverRestore(r *record, act *journal.Act) error {
 	if err := act.Args(&args); err != nil {
 		return err
 	}
-	ctx, cancel := guest.WithCreateTimeout(context.Background(), r.Spec.Timeouts.Create)
+	ctx, cancel := guest.WithCreateTimeout(context.Background(), d.createTimeout(context.Background(), &r.Spec))
 	defer cancel()
 	if !args.Filled {
 		return d.removeRestoredDisks(ctx, r)

@@ -328,11 +328,12 @@ func (f *Fleet) releaseHandle(b *handle) {
 	delete(f.live, b.id)
 }
 
-// withCreateTimeout calls with under the create timeout of a configuration.
+// withCreateTimeout calls with under the create timeout of a configuration. Without one, drivers have their own, and
+// this is the largest.
 func withCreateTimeout(ctx context.Context, t atoll.Timeouts, with func(context.Context) (atoll.Sandbox, error)) (atoll.Sandbox, error) {
 	d := t.Create
 	if d == 0 {
-		d = atoll.DefaultCreateTimeout
+		d = atoll.DefaultEmulatedTimeout
 	}
 	if d > 0 {
 		var cancel context.CancelFunc

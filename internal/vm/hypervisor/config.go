@@ -78,7 +78,7 @@ type Config struct {
 	// part of Key must be the same as when it was saved.
 	Template string
 
-	// StartTimeout is the time limit until the VM serves; 0: two minutes.
+	// StartTimeout is the time limit until the VM serves; 0: the default for creations.
 	StartTimeout time.Duration `json:"Patience"`
 
 	boots int // how often it is booted again for a wrong timer; 0: maxBoots
@@ -132,10 +132,6 @@ type Group interface {
 	OpenOOMEvents() (*os.File, error) // opens the file that counts the processes killed because memory ran out; nil: not known
 }
 
-// defaultPatience is the default time limit until a VM serves. An emulated VM on a busy host needs
-// half a minute.
-const defaultPatience = 2 * time.Minute
-
 // maxSetup is the size limit of Setup and Form in bytes.
 const maxSetup = 1 << 20
 
@@ -146,7 +142,10 @@ func (c *Config) check() error {
 		c.Type = Microvm
 	}
 	if c.StartTimeout <= 0 {
-		c.StartTimeout = defaultPatience
+		c.StartTimeout = atoll.DefaultCreateTimeout
+		if c.Accel == TCG { // on a busy host, minutes were seen
+			c.StartTimeout = atoll.DefaultEmulatedTimeout
+		}
 	}
 	switch {
 	case !filepath.IsAbs(c.Dir):
