@@ -125,6 +125,9 @@ func TestSaysWhyItEnded(t *testing.T) {
 			}
 		}, ByOrder, "it was switched off"},
 		"PowerOff": {func(t *testing.T, m *VM) {
+			if _, err := m.askMonitor(deadline(t), question{Do: verbPowerOff}); err != nil { // before the guest is faster
+				t.Fatal(err)
+			}
 			sendLine(t, m, "off")
 			if err := m.PowerOff(deadline(t)); err != nil {
 				t.Fatal(err)

@@ -288,7 +288,12 @@ func (m *VM) Kill(ctx context.Context) error {
 	}
 	patience, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	if _, err := m.askMonitor(patience, question{Do: verbKill}); err == nil && m.waitForExit(patience) == nil {
+	_, err := m.askMonitor(patience, question{Do: verbKill})
+	if err != nil { // a monitor that answers nobody may be ending by itself, and about to record why
+		patience, cancel = context.WithTimeout(ctx, endGrace)
+		defer cancel()
+	}
+	if m.waitForExit(patience) == nil {
 		return nil
 	}
 	if err := unix.PidfdSendSignal(int(m.monitor.Fd()), unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -296,6 +301,9 @@ func (m *VM) Kill(ctx context.Context) error {
 	}
 	return m.waitForExit(ctx)
 }
+
+// endGrace is the time for a monitor that no longer answers to record how its VM has ended.
+const endGrace = 2 * time.Second
 
 // WaitForMonitor waits until no monitor has a directory. One whose starter was killed before the VM could be
 // opened ends by itself.
