@@ -35,8 +35,9 @@ var looksTime = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 // views are what TestLooks shows. Then is an expression to evaluate, ready one to wait for.
 var views = []struct{ name, hash, then, ready string }{
 	{"sandboxes", "#/", "", `document.querySelector('.chip.denied') && document.querySelector('[data-head=Branches] a')`},
-	{"create", "#/", `document.querySelector('.bar-top button.yes').click()`, `document.querySelector('.create label') && document.querySelector('[data-head=Branches] a')`},
-	{"question", "#/", `document.querySelector('[aria-label="remove api"]').click()`, `document.querySelector('dialog[open]') && document.querySelector('[data-head=Branches] a')`},
+	// The form moves the rows out of sight, where they are not drawn: it is opened when they are.
+	{"create", "#/", `document.querySelector('[data-head=Branches] a').id; document.querySelector('.bar-top button.yes').click()`, `document.querySelector('.create label')`},
+	{"question", "#/", `document.querySelector('[data-head=Branches] a').id; document.querySelector('[aria-label="remove api"]').click()`, `document.querySelector('dialog[open]')`},
 	{"terminal", "#/s/s1web/", "", `document.body.innerText.includes('No terminal is open')`},
 	{"agent", "#/s/s1web/agent", "", `document.querySelector('.asks')`},
 	{"changes", "#/s/s1web/changes", "", `document.querySelector('.cm-content') && document.querySelector('.project table')`},

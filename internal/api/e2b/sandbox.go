@@ -151,11 +151,30 @@ func (s *Server) createSandbox(c *call) error {
 	if err := t.start(ctx, sb); err != nil {
 		return err
 	}
+	if err := s.restoreLife(ctx, c.a, sb); err != nil {
+		return err
+	}
 	reply, err := s.replyOf(ctx, sb)
 	if err != nil {
 		return err
 	}
 	return c.writeJSON(http.StatusCreated, reply)
+}
+
+// restoreLife gives a new sandbox back the part of its timeout that its creation has taken, if that is a notable one.
+func (s *Server) restoreLife(ctx context.Context, a *fleet.Account, sb *fleet.Sandbox) error {
+	info, err := sb.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if took := time.Since(info.Created); took < info.Config.Lifecycle.TTL/20 {
+		return nil
+	}
+	seconds, err := strconv.ParseInt(info.Labels[labelTimeout], 10, 64)
+	if err != nil {
+		return err
+	}
+	return s.extendLife(ctx, a, &info, seconds, false)
 }
 
 // configOf returns the configuration of a sandbox that a client asks for.

@@ -16,7 +16,7 @@ const refuse = (name, want, f) => step(name, async () => {
 })
 const eq = (a, b) => { if (JSON.stringify(a) !== JSON.stringify(b)) throw new Error(JSON.stringify(a) + ' is not ' + JSON.stringify(b)) }
 const sleep = (ms) => new Promise((r) => setTimeout(r, ms))
-const until = async (f) => { for (let i = 0; i < 200; i++) { if (await f()) return; await sleep(25) } throw new Error('it did not happen') }
+const until = async (f) => { for (let i = 0; i < 800; i++) { if (await f()) return; await sleep(25) } throw new Error('it did not happen') }
 
 let s
 await step('Sandbox.create', async () => { s = await Sandbox.create({ timeoutMs: 120_000, metadata: { user: 'a b', k: 'ü&=' }, envs: { FOO: 'bar' } }) })
@@ -189,7 +189,7 @@ if (e2b.Volume) {
 if (e2b.Secret) for (const m of ['create', 'update', 'getInfo', 'exists', 'destroy']) await refuse('Secret.' + m, /not support/, () => m === 'create' ? e2b.Secret.create('n', 'v') : m === 'update' ? e2b.Secret.update('n', 'v') : e2b.Secret[m]('n'))
 if (e2b.Secret) await refuse('Secret.list', /not support/, () => e2b.Secret.list().nextItems())
 await step('autoPause at the timeout, then connect', async () => {
-  const t = await Sandbox.create(pkg === 'e2b' ? { timeoutMs: 1000, lifecycle: { onTimeout: 'pause' } } : { timeoutMs: 1000, autoPause: true })
+  const t = await Sandbox.create(pkg === 'e2b' ? { timeoutMs: 3000, lifecycle: { onTimeout: 'pause' } } : { timeoutMs: 3000, autoPause: true })
   if (pkg !== 'e2b' && pkg !== 'e2b225') return t.kill()
   if (pkg === 'e2b225') { await t.kill(); return }
   await t.files.write('/home/user/kept', '1'); await until(async () => !(await t.isRunning())); const u = await Sandbox.connect(t.sandboxId, { timeoutMs: 60_000 }); eq(await u.files.read('/home/user/kept'), '1'); await u.kill()
