@@ -28,12 +28,12 @@ func (s *Server) Serve(l net.Listener) error {
 		s.mu.Unlock()
 		return l.Close()
 	}
-	s.served[srv], s.urls[srv] = true, s.listenURL(l)
+	s.served[srv], s.urls[srv] = l, s.listenURL(l)
 	s.accepting.Add(1)
 	s.mu.Unlock()
 	defer s.accepting.Done()
 	shedding := newSheddingListener(l, func() { s.metrics.refused.WithLabelValues("descriptors").Inc() })
-	if err := srv.Serve(shedding); !errors.Is(err, http.ErrServerClosed) {
+	if err := srv.Serve(shedding); !errors.Is(err, http.ErrServerClosed) && s.stopping.Err() == nil {
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)
 	}
 	return nil
@@ -69,8 +69,10 @@ func (s *Server) newHTTP(l net.Listener) *http.Server {
 func (s *Server) limitConns() func(net.Conn, http.ConnState) {
 	open := &connLimiter{limit: s.limits.Connections, trusted: s.opts.TrustedProxies, from: make(map[netip.Prefix]int)}
 	return func(c net.Conn, state http.ConnState) {
+		s.fresh.Delete(c)
 		switch state {
 		case http.StateNew:
+			s.fresh.Store(c, nil)
 			s.metrics.connections.Inc()
 			if !open.addConn(c) {
 				s.metrics.refused.WithLabelValues("connections").Inc()
@@ -134,16 +136,18 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.beginStop()
 	servers := make([]*http.Server, 0, len(s.served))
-	for srv := range s.served {
+	var errs []error
+	for srv, l := range s.served {
 		servers = append(servers, srv)
+		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
 	}
 	s.mu.Unlock()
-	var errs []error
-	for _, srv := range servers {
-		errs = append(errs, srv.Shutdown(ctx))
-	}
-	// A connection that was accepted while its listener was closed is known once Serve has returned.
+	// A connection that was accepted while its listener was closed is known once Serve has returned. From Shutdown on,
+	// net/http answers no request that arrives on one.
 	s.accepting.Wait()
+	s.waitForFirstRequests(ctx)
 	for _, srv := range servers {
 		errs = append(errs, srv.Shutdown(ctx))
 	}
@@ -164,6 +168,23 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-last.C:
 	}
 	return errors.Join(fmt.Errorf("%w: requests were aborted that had not ended in time", atoll.ErrTimeout), s.closeSessions(ctx))
+}
+
+// waitForFirstRequests waits a second, at most, until the first request of each connection has begun to arrive.
+func (s *Server) waitForFirstRequests(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for ctx.Err() == nil {
+		waiting := false
+		s.fresh.Range(func(any, any) bool { waiting = true; return false })
+		if !waiting {
+			return
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // closeSessions closes the sessions of MCP clients, the turns and what the APIs of other vendors keep, after the last

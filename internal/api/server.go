@@ -5,6 +5,7 @@ package api
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -83,6 +84,7 @@ type Server struct {
 	stopping  context.Context //nolint:containedctx // of the server itself
 	beginStop context.CancelFunc
 	accepting sync.WaitGroup // running calls of Serve
+	fresh     sync.Map       // of net.Conn: no request has begun to arrive
 
 	// lifetime is the parent of all request contexts. It is done when the requests end that
 	// Shutdown has waited for in vain.
@@ -90,9 +92,9 @@ type Server struct {
 	endLifetime context.CancelFunc
 
 	mu      sync.Mutex
-	served  map[*http.Server]bool   // guarded by mu
-	urls    map[*http.Server]string // URLs of served; guarded by mu
-	active  inFlight                // requests in progress, including streams
+	served  map[*http.Server]net.Listener // guarded by mu
+	urls    map[*http.Server]string       // URLs of served; guarded by mu
+	active  inFlight                      // requests in progress, including streams
 	created time.Time
 
 	e2b         *e2b.Server     // nil: not served
@@ -108,7 +110,7 @@ func New(opts Options) *Server {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{created: time.Now(), fleet: opts.Fleet, log: log, opts: opts, limits: opts.Limits.withDefaults(), served: make(map[*http.Server]bool), urls: make(map[*http.Server]string), problems: make(map[int]*huma.Response)}
+	s := &Server{created: time.Now(), fleet: opts.Fleet, log: log, opts: opts, limits: opts.Limits.withDefaults(), served: make(map[*http.Server]net.Listener), urls: make(map[*http.Server]string), problems: make(map[int]*huma.Response)}
 	if opts.HostID != "" {
 		opts.Fleet.ReserveLabel(project.Label, project.LabelHost, opts.HostID)
 	}

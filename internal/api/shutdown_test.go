@@ -14,6 +14,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // holding adds a route whose requests say that they have begun, and end when they
@@ -153,5 +154,34 @@ func TestLongRequest(t *testing.T) {
 		})
 	for range 2 { // on the same connection
 		s.want(http.StatusOK, nil, "POST", "/v1/slow", `{}`)
+	}
+}
+
+// TestShutdownAnswersWhoHasConnected: a client that has connected before the server stops gets its answer, although it
+// sends its request only then.
+func TestShutdownAnswersWhoHasConnected(t *testing.T) {
+	s := newSite(t, Options{})
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	testenv.WaitFor(t, "the connection", func() bool {
+		known := false
+		s.server.fresh.Range(func(any, any) bool { known = true; return false })
+		return known
+	})
+	over := make(chan error, 1)
+	go func() { over <- s.server.Shutdown(context.Background()) }()
+	<-s.server.stopping.Done()
+	if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(c)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 200 ") {
+		t.Errorf("%q, %v", answer, err)
+	}
+	if err := <-over; err != nil {
+		t.Error(err)
 	}
 }
