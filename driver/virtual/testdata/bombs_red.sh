@@ -42,3 +42,4 @@ env $(printf 'env %.0s' {1..200000}) true; nice $(printf 'nice %.0s' {1..200000}
 for i in {1..40}; do ln -s "$(printf './%.0s' {1..1900})x$((i-1))" x$i; done; mkdir x0; for((;;)); do test -e x40/x40; done
 HOSTNAME=$(printf %03000000d 1); y=$(printf '\\H%.0s' {1..20000}); z=${y@P}
 yes | tr -d '\n' | strings -n 1000000000
+seq -s, 300899 | jq -R -s 'split("")' > /dev/null

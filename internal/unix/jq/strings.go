@@ -168,8 +168,9 @@ func (m *machine) splitString(s, sep string) *Array {
 	}
 	n := strings.Count(s, sep) + 1
 	m.alloc(int64(n)*2*valueSize + headSize)
-	m.tick(n + len(s)>>6)
-	for _, part := range strings.Split(s, sep) {
+	out.Items = make([]Value, 0, n)
+	for part := range strings.SplitSeq(s, sep) {
+		m.tick(1 + len(part)>>6)
 		out.Items = append(out.Items, part)
 	}
 	return out
