@@ -298,13 +298,15 @@ func (c *call) chargeOnce(ctx context.Context, u dialect.Usage, told bool) error
 		return nil
 	}
 	c.ended = true
-	uses, err := c.charge(ctx, u, told)
+	uses := c.finalUsage(u, told)
+	c.reportProgress(uses, false) // a process that dies while it charges has reported all that it knows
+	err := c.charge(ctx, uses)
 	c.reportProgress(uses, true)
 	return err
 }
 
-// charge charges the call's usage, and returns it.
-func (c *call) charge(ctx context.Context, u dialect.Usage, told bool) (Usage, error) {
+// finalUsage returns the usage of an ended call.
+func (c *call) finalUsage(u dialect.Usage, told bool) Usage {
 	h := c.a.state.holds
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -315,16 +317,22 @@ func (c *call) charge(ctx context.Context, u dialect.Usage, told bool) (Usage, e
 	uses.Cost = c.price.costOf(uses.Usage)
 	uses.Last = c.a.currentTime()
 	c.line.Usage, c.line.Cost = uses.Usage, uses.Cost
+	return uses
+}
+
+// charge charges the call's usage.
+func (c *call) charge(ctx context.Context, uses Usage) error {
+	h := c.a.state.holds
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	c.a.state.mu.Lock()
 	c.a.state.spent.Add(uses)
 	c.a.state.mu.Unlock()
-	err := c.a.state.ledger.Charge(context.WithoutCancel(ctx), c.a.Caller, uses)
-	if err == nil {
-		delete(h.holds, &c.hold) // else it counts as used while this process lives
-	} else {
-		err = fmt.Errorf("charge: %w", err)
+	if err := c.a.state.ledger.Charge(context.WithoutCancel(ctx), c.a.Caller, uses); err != nil {
+		return fmt.Errorf("charge: %w", err) // it counts as used while this process lives
 	}
-	return uses, err
+	delete(h.holds, &c.hold)
+	return nil
 }
 
 // finishCall ends the call with any result, and logs it. The status is the API's.

@@ -208,6 +208,48 @@ func TestALedgerThatFailsLetsNothingThrough(t *testing.T) {
 	}
 }
 
+// reportedLedger compares what is charged with what was reported before.
+type reportedLedger struct {
+	model.Ledger
+
+	t        *testing.T
+	reported model.Usage
+	charged  int
+}
+
+func (l *reportedLedger) Charge(ctx context.Context, w model.Caller, u model.Usage) error {
+	l.charged++
+	if l.reported.Usage != u.Usage || l.reported.Cost != u.Cost {
+		l.t.Errorf("%+v is charged, %+v was reported", u, l.reported)
+	}
+	return l.Ledger.Charge(ctx, w, u)
+}
+
+// TestUsageIsReportedBeforeItIsCharged: a process that is killed while it charges must have reported the usage.
+func TestUsageIsReportedBeforeItIsCharged(t *testing.T) {
+	for client, q := range questions {
+		l := &reportedLedger{Ledger: model.NewLedger(), t: t}
+		after := 0
+		s := open(t, dialect.Anthropic, modeltest.Script{Turns: []modeltest.Turn{{Text: "a long answer"}}}, func(a *model.Access) {
+			a.Ledger = l
+			a.Progress = func(_ int64, u model.Usage, charged bool) {
+				l.reported = u
+				if charged {
+					after++
+				}
+			}
+		})
+		for _, request := range [][2]string{{q.path, q.whole}, {pathOf(q.path, true), q.stream}} {
+			if status, text := s.post(t, request[0], request[1]); status != http.StatusOK {
+				t.Fatalf("%s: %d: %s", client, status, text)
+			}
+		}
+		if l.charged != 2 || after != 2 || l.reported.Output != 25 {
+			t.Errorf("%s: charged %d times, reported %d times, at last %+v", client, l.charged, after, l.reported)
+		}
+	}
+}
+
 func TestLogLinesHoldNoText(t *testing.T) {
 	var mu sync.Mutex
 	var lines []model.LogEntry

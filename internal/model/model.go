@@ -107,8 +107,8 @@ type Access struct {
 	Client    *http.Client   // nil: one without a proxy for loopback addresses
 	Log       func(LogEntry) // nil: nothing is logged
 
-	// Progress is called with the usage so far of a request in flight, and with its whole usage when it was
-	// charged. Requests are numbered. Nil: it is not called.
+	// Progress is called with the usage so far of a request in flight, with its whole usage before that is
+	// charged, and once more after it. Requests are numbered. Nil: it is not called.
 	Progress func(request int64, u Usage, charged bool)
 
 	Now     func() time.Time  // nil: time.Now

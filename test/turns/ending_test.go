@@ -273,6 +273,15 @@ func (f *endingFixture) waitForTool(chat string) string {
 	return id
 }
 
+// waitForUsage waits until the answer that has the command is counted: an agent may run it before that.
+func (f *endingFixture) waitForUsage(chat string) {
+	f.Helper()
+	f.waitFor("the usage of the answer", func() bool {
+		s, err := f.client.Session(f.Context(), chat)
+		return err == nil && s.TurnUsage.Output > 1 // as the answer begins, the API reports one token
+	})
+}
+
 // waitForEnd waits for the end of a turn.
 func (f *endingFixture) waitForEnd(id string) agent.Record {
 	f.Helper()
@@ -390,6 +399,7 @@ func runAbandoned(f *endingFixture, chat string) agent.Record {
 func runServerKilled(f *endingFixture, chat string) agent.Record {
 	f.start(f.request(chat, otherLimit))
 	id := f.waitForTool(chat)
+	f.waitForUsage(chat)
 	f.must(f.server.Process.Kill())
 	_ = f.server.Wait() // it was killed
 	f.startServer()
