@@ -591,7 +591,6 @@ func TestE2BDeadSandbox(t *testing.T) {
 	s.control("DELETE", "/sandboxes/"+s.sandbox, "", 404, nil)
 }
 
-// TestE2BUnknownRoute: the answer names the route, and a metric counts it.
 // pausingDriver is a driver whose sandboxes pause when goOn is closed.
 type pausingDriver struct {
 	*virtual.Driver
@@ -672,6 +671,70 @@ func TestE2BConnectDuringPause(t *testing.T) {
 	}
 }
 
+// runFleet does the background work of the fleet until the test ends.
+func (s *e2bSite) runFleet() {
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan error, 1)
+	go func() { over <- s.fleet.Run(ctx) }()
+	s.t.Cleanup(func() {
+		cancel()
+		if err := <-over; err != nil {
+			s.t.Error(err)
+		}
+	})
+}
+
+// TestE2BTimeoutAfterCreation: the timeout of a sandbox begins when its template says that it is ready, however long that
+// took.
+func TestE2BTimeoutAfterCreation(t *testing.T) {
+	home := t.TempDir()
+	s := newE2BSiteWith(t, home, &virtual.Driver{Dir: filepath.Join(home, "sandboxes")})
+	s.runFleet()
+	var build struct{ TemplateID, BuildID, Status string }
+	s.control("POST", "/v3/templates", `{"name":"slow"}`, 202, &build)
+	at := "/templates/" + build.TemplateID + "/builds/" + build.BuildID
+	s.control("POST", "/v2"+at, `{"fromTemplate":"base","steps":[],"startCmd":"true","readyCmd":"sleep 1.2"}`, 202, nil)
+	testenv.WaitFor(t, "the template", func() bool {
+		s.control("GET", at+"/status", "", 200, &build)
+		return build.Status == "ready"
+	})
+	begun := time.Now()
+	var sb struct {
+		SandboxID string
+		EndAt     time.Time
+	}
+	s.control("POST", "/v2/sandboxes", `{"templateID":"slow","timeout":1,"autoPause":true}`, 201, &sb)
+	s.control("GET", "/sandboxes/"+sb.SandboxID, "", 200, &sb)
+	if sb.EndAt.Before(begun.Add(2200*time.Millisecond)) || sb.EndAt.After(time.Now().Add(time.Second)) {
+		t.Errorf("asked for at %v, it ends at %v", begun, sb.EndAt)
+	}
+}
+
+// TestE2BResumesAfterTimeout: a sandbox that was paused at its end has a whole timeout again when a call resumes it.
+func TestE2BResumesAfterTimeout(t *testing.T) {
+	home := t.TempDir()
+	s := newE2BSiteWith(t, home, &virtual.Driver{Dir: filepath.Join(home, "sandboxes")})
+	s.runFleet()
+	var sb, now struct {
+		SandboxID, EnvdAccessToken, State string
+		EndAt                             time.Time
+	}
+	s.control("POST", "/v2/sandboxes", `{"templateID":"base","timeout":1,"autoPause":true,"autoResume":{"enabled":true}}`, 201, &sb)
+	s.sandbox, s.access = sb.SandboxID, sb.EnvdAccessToken
+	testenv.WaitFor(t, "the pause", func() bool {
+		s.control("GET", "/sandboxes/"+sb.SandboxID, "", 200, &sb)
+		return sb.State == "paused"
+	})
+	if status, _, text := s.call("GET", "/health", s.dataHeader(""), ""); status/100 != 2 {
+		t.Fatalf("%d %s", status, text)
+	}
+	s.control("GET", "/sandboxes/"+sb.SandboxID, "", 200, &now)
+	if !now.EndAt.After(sb.EndAt.Add(500 * time.Millisecond)) {
+		t.Errorf("it is %s, ends at %v, and ended at %v before", now.State, now.EndAt, sb.EndAt)
+	}
+}
+
+// TestE2BUnknownRoute: the answer names the route, and a metric counts it.
 func TestE2BUnknownRoute(t *testing.T) {
 	s := newE2BSite(t)
 	if text := s.control("POST", "/v9/things", "{}", 404, nil); !strings.Contains(text, "POST /v9/things") {

@@ -46,6 +46,7 @@ func account(ctx context.Context) *fleet.Account { return callOf(ctx).account }
 func (s *Server) serveRequest(w http.ResponseWriter, r *http.Request) {
 	s.active.beginRequest()
 	defer s.active.endRequest()
+	s.fresh.Delete(r.Context().Value(connKey{}))
 	c := &call{id: requestID(r), method: r.Method, local: isLocal(r.Context())}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	out := s.newWriter(w, r)

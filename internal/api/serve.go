@@ -55,10 +55,11 @@ func (s *Server) newHTTP(l net.Listener) *http.Server {
 		ErrorLog:                     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 		BaseContext:                  func(net.Listener) context.Context { return s.lifetime },
 		ConnState:                    s.limitConns(),
-		ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			if network == pipeNetwork {
 				ctx = context.WithValue(ctx, pipeKey{}, true)
 			}
+			ctx = context.WithValue(ctx, connKey{}, c)
 			return context.WithValue(ctx, localKey{}, network == "unix" || network == pipeNetwork)
 		},
 	}
@@ -69,7 +70,9 @@ func (s *Server) newHTTP(l net.Listener) *http.Server {
 func (s *Server) limitConns() func(net.Conn, http.ConnState) {
 	open := &connLimiter{limit: s.limits.Connections, trusted: s.opts.TrustedProxies, from: make(map[netip.Prefix]int)}
 	return func(c net.Conn, state http.ConnState) {
-		s.fresh.Delete(c)
+		if state != http.StateActive { // then its request is yet to be handed over: see serveRequest
+			s.fresh.Delete(c)
+		}
 		switch state {
 		case http.StateNew:
 			s.fresh.Store(c, nil)
@@ -170,7 +173,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return errors.Join(fmt.Errorf("%w: requests were aborted that had not ended in time", atoll.ErrTimeout), s.closeSessions(ctx))
 }
 
-// waitForFirstRequests waits a second, at most, until the first request of each connection has begun to arrive.
+// connKey is the key of a request's net.Conn.
+type connKey struct{}
+
+// waitForFirstRequests waits a second, at most, until the first request of each connection is being answered.
 func (s *Server) waitForFirstRequests(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

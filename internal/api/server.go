@@ -84,7 +84,7 @@ type Server struct {
 	stopping  context.Context //nolint:containedctx // of the server itself
 	beginStop context.CancelFunc
 	accepting sync.WaitGroup // running calls of Serve
-	fresh     sync.Map       // of net.Conn: no request has begun to arrive
+	fresh     sync.Map       // of net.Conn: no request is being answered yet
 
 	// lifetime is the parent of all request contexts. It is done when the requests end that
 	// Shutdown has waited for in vain.

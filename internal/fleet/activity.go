@@ -20,6 +20,16 @@ func (b *handle) lastActive(now time.Time) time.Time {
 	return b.active
 }
 
+// lastCall returns the end of the last call that counts as use; now, if one is active. What programs inside do is not in it.
+func (b *handle) lastCall(now time.Time) time.Time {
+	if b.uses.Load() > 0 {
+		return now
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.called
+}
+
 // latestUse returns the time of the last call or of the last activity inside.
 func (f *Fleet) latestUse(ctx context.Context, r row) time.Time {
 	active := r.active

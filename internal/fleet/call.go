@@ -226,6 +226,7 @@ func (f *Fleet) endCall(b *handle, d callRules) {
 	if now.After(b.active) {
 		b.active = now
 	}
+	b.called = now
 	b.mu.Unlock()
 	if first {
 		notify(f.callsChanged)

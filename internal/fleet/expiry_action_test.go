@@ -1,6 +1,9 @@
 package fleet
 
 import (
+	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -85,6 +88,53 @@ func TestExtendedLifeIsKept(t *testing.T) {
 			}
 			if info, err := sb.Info(ctx); err == nil && info.State == atoll.Running {
 				t.Error("at the end it runs on")
+			}
+		})
+	}
+}
+
+// TestUseDuringRescue: a sandbox whose life is extended, or that is called, while the fleet saves the work in it goes
+// on, whether that work could be saved or not.
+func TestUseDuringRescue(t *testing.T) {
+	for _, k := range []struct {
+		name   string
+		life   atoll.Lifecycle
+		failed error
+	}{
+		{"extended", atoll.Lifecycle{TTL: time.Nanosecond}, nil},
+		{"extendedAndFailed", atoll.Lifecycle{TTL: time.Nanosecond}, errors.New("disk full")},
+		{"called", atoll.Lifecycle{Idle: time.Hour, IdleThen: atoll.ExpireRemove}, nil},
+		{"calledAndFailed", atoll.Lifecycle{Idle: time.Hour, IdleThen: atoll.ExpireRemove}, errors.New("disk full")},
+		{"calledBeforeStop", atoll.Lifecycle{Idle: time.Hour, IdleThen: atoll.ExpireStop}, nil},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			var later atomic.Int64
+			f := openMemoryFleet(t, "", func() time.Time { return time.Now().Add(time.Duration(later.Load())) })
+			ctx := minuteContext(t)
+			k.life.Policy = atoll.PolicyPersistent
+			sb := newSandbox(t, f, atoll.Config{Lifecycle: k.life})
+			due, err := f.loadRow(ctx, sb.ID())
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.opts.Rescue = func(ctx context.Context, _ atoll.Info, _ atoll.Sandbox) error {
+				if k.life.TTL > 0 {
+					l := k.life
+					l.TTL = time.Hour
+					_, err := f.Account(LocalCaller()).Update(ctx, sb.ID(), Change{Lifecycle: &l})
+					return errors.Join(err, k.failed)
+				}
+				_, err := sb.Exec(ctx, atoll.Cmd{Shell: "true"})
+				return errors.Join(err, k.failed)
+			}
+			if k.life.Idle > 0 {
+				later.Store(int64(2 * time.Hour))
+			}
+			if err := f.applyExpiry(ctx, due); err != nil {
+				t.Fatal(err)
+			}
+			if info, err := sb.Info(ctx); err != nil || info.State != atoll.Running {
+				t.Errorf("%s, %v", info.State, err)
 			}
 		})
 	}

@@ -36,7 +36,8 @@ type handle struct {
 	mu           sync.Mutex
 	row          row                     // as this process last read or wrote it; guarded by mu, as all below
 	sb           atoll.Sandbox           // nil until it is opened
-	active       time.Time               // end of the last call
+	active       time.Time               // last use: end of the last call, or of what programs inside did
+	called       time.Time               // end of the last call that counts as use
 	unsaved      bool                    // active is later than the registry knows
 	busyInside   bool                    // programs inside report activity
 	cancelChange context.CancelCauseFunc // cancels the state change in progress; nil: it can't be canceled

@@ -175,7 +175,7 @@ func (f *Fleet) applyExpiry(ctx context.Context, r row) error {
 		return noted("destroy", f.expireSandbox(ctx, r, "", nil))
 	case expireDestroy:
 		if err := f.rescueWork(ctx, r); err != nil {
-			return f.stopUnsaved(ctx, r, err)
+			return f.stopUnsaved(ctx, r, err, due)
 		}
 		return noted("destroy", f.expireSandbox(ctx, r, "it has expired", due))
 	case expireStop:
@@ -194,12 +194,16 @@ func (f *Fleet) applyExpiry(ctx context.Context, r row) error {
 // errNotDue is the error of an action for a sandbox whose life was extended, or that was used, meanwhile.
 var errNotDue = errors.New("it is not due any more")
 
-// checkDue returns a check that an action is still due for a sandbox when its turn has come.
+// checkDue returns a check that an action is still due for a sandbox when its turn has come. What the fleet's own
+// programs did inside meanwhile, such as those of Options.Rescue, is no use.
 func (f *Fleet) checkDue(r row, what expiryAction) func(*row) error {
+	b := f.ensureHandle(r)
 	return func(present *row) error {
 		fresh := *present
-		if r.active.After(fresh.active) {
-			fresh.active = r.active
+		for _, t := range []time.Time{r.active, b.lastCall(f.now())} {
+			if t.After(fresh.active) {
+				fresh.active = t
+			}
 		}
 		if now, at := fresh.nextExpiry(); now != what || at.After(f.now()) {
 			return errNotDue
@@ -224,14 +228,17 @@ func (f *Fleet) rescueWork(ctx context.Context, r row) error {
 const rescueRetry = time.Hour
 
 // stopUnsaved stops an expired sandbox instead of destroying it, as the work in it could not be
-// saved.
-func (f *Fleet) stopUnsaved(ctx context.Context, r row, why error) error {
-	f.log.Warn("sandbox kept: its work could not be saved", "id", r.id, "err", why)
-	f.recordAudit(atoll.Audit{Owner: fleetOwner, Action: "stop", Object: r.id, Detail: "it has expired, but its work could not be saved", Outcome: outcomeName(why)})
+// saved, unless check refuses.
+func (f *Fleet) stopUnsaved(ctx context.Context, r row, why error, check func(*row) error) error {
+	f.log.Warn("the work in a sandbox could not be saved", "id", r.id, "err", why)
 	var err error
 	if r.state == atoll.Running || r.state == atoll.Paused {
-		err = f.stopExpired(ctx, r, nil)
+		err = f.stopExpired(ctx, r, check)
 	}
+	if errors.Is(err, errNotDue) {
+		return nil
+	}
+	f.recordAudit(atoll.Audit{Owner: fleetOwner, Action: "stop", Object: r.id, Detail: "it has expired, but its work could not be saved", Outcome: outcomeName(why)})
 	return errors.Join(err, f.retryLater(ctx, r, rescueRetry))
 }
 

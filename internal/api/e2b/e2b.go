@@ -257,6 +257,12 @@ func (s *Server) openSandbox(c *call) (*fleet.Sandbox, error) {
 	switch {
 	case st.State == atoll.Running:
 	case sb.Labels()[labelAutoResume] != "" && (isAsleep(st.State) || st.State == atoll.Starting):
+		owner := c.a.Caller() // an access key may not change how long its sandbox lives: it is the owner who asked for this
+		owner.Sandbox = ""
+		// Before it runs: it must not expire at once.
+		if err := s.extendLife(ctx, s.opts.Fleet.Account(owner), &st, lastTimeout(&st), true); err != nil {
+			return nil, err
+		}
 		if err := wakeSandbox(ctx, sb, st.State); err != nil {
 			return nil, err
 		}

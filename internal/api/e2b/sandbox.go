@@ -3,6 +3,7 @@ package e2b
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -151,8 +152,8 @@ func (s *Server) createSandbox(c *call) error {
 	if err := t.start(ctx, sb); err != nil {
 		return err
 	}
-	if err := s.restoreLife(ctx, c.a, sb); err != nil {
-		return err
+	if err := s.beginTimeout(ctx, c.a, sb); err != nil {
+		return errors.Join(err, sb.Destroy(context.WithoutCancel(ctx)))
 	}
 	reply, err := s.replyOf(ctx, sb)
 	if err != nil {
@@ -161,20 +162,16 @@ func (s *Server) createSandbox(c *call) error {
 	return c.writeJSON(http.StatusCreated, reply)
 }
 
-// restoreLife gives a new sandbox back the part of its timeout that its creation has taken, if that is a notable one.
-func (s *Server) restoreLife(ctx context.Context, a *fleet.Account, sb *fleet.Sandbox) error {
+// creationTime is how much longer a sandbox may live that is being created: longer than that takes.
+const creationTime = atoll.DefaultEmulatedTimeout + readyTimeout
+
+// beginTimeout makes the timeout of a new sandbox begin now, and not before it was created.
+func (s *Server) beginTimeout(ctx context.Context, a *fleet.Account, sb *fleet.Sandbox) error {
 	info, err := sb.Info(ctx)
 	if err != nil {
 		return err
 	}
-	if took := time.Since(info.Created); took < info.Config.Lifecycle.TTL/20 {
-		return nil
-	}
-	seconds, err := strconv.ParseInt(info.Labels[labelTimeout], 10, 64)
-	if err != nil {
-		return err
-	}
-	return s.extendLife(ctx, a, &info, seconds, false)
+	return s.extendLife(ctx, a, &info, lastTimeout(&info), false)
 }
 
 // configOf returns the configuration of a sandbox that a client asks for.
@@ -208,7 +205,7 @@ func (s *Server) configOf(ctx context.Context, in *newSandbox, t *template) (ato
 		return cfg, err
 	}
 	cfg.Labels[labelTimeout] = strconv.FormatInt(seconds, 10)
-	cfg.Lifecycle = atoll.Lifecycle{Policy: atoll.PolicyPersistent, TTL: ttl}
+	cfg.Lifecycle = atoll.Lifecycle{Policy: atoll.PolicyPersistent, TTL: ttl + creationTime} // see beginTimeout
 	switch {
 	case in.AutoPause && in.AutoPauseMemory != nil && !*in.AutoPauseMemory:
 		cfg.Lifecycle.Then = atoll.ExpireStop
@@ -472,16 +469,12 @@ func (s *Server) connectTo(c *call, onlyPaused bool) error {
 	switch {
 	case isAsleep(info.State):
 		status = http.StatusCreated
-		seconds := in.Timeout
-		if seconds == nil {
-			n, err := strconv.ParseInt(info.Labels[labelTimeout], 10, 64)
-			if err != nil {
-				n = defaultTimeout
-			}
-			seconds = &n
+		seconds := lastTimeout(&info)
+		if in.Timeout != nil {
+			seconds = *in.Timeout
 		}
 		// Before it runs: it must not expire at once.
-		if err := s.extendLife(ctx, c.a, &info, *seconds, false); err != nil {
+		if err := s.extendLife(ctx, c.a, &info, seconds, false); err != nil {
 			return err
 		}
 		if in.Memory != nil && !*in.Memory && (info.State == atoll.Paused || info.State == atoll.Pausing) {
@@ -502,6 +495,11 @@ func (s *Server) connectTo(c *call, onlyPaused bool) error {
 				return err
 			}
 		}
+		if isAsleep(info.State) || info.State == atoll.Starting { // since it was asked first, or for another client
+			if err := wakeSandbox(ctx, sb, info.State); err != nil {
+				return err
+			}
+		}
 	}
 	reply, err := s.replyOf(ctx, sb)
 	if err != nil {
@@ -510,7 +508,16 @@ func (s *Server) connectTo(c *call, onlyPaused bool) error {
 	return c.writeJSON(status, reply)
 }
 
-// extendLife makes a sandbox expire some seconds from now. With onlyLonger an end that is later stays.
+// lastTimeout returns the timeout, in seconds, that a client has asked for last.
+func lastTimeout(info *atoll.Info) int64 {
+	n, err := strconv.ParseInt(info.Labels[labelTimeout], 10, 64)
+	if err != nil {
+		return defaultTimeout
+	}
+	return n
+}
+
+// extendLife makes a sandbox expire some seconds from now, and updates info. With onlyLonger an end that is later stays.
 func (s *Server) extendLife(ctx context.Context, a *fleet.Account, info *atoll.Info, seconds int64, onlyLonger bool) error {
 	d, err := timeoutOf(seconds)
 	if err != nil {
@@ -524,8 +531,12 @@ func (s *Server) extendLife(ctx context.Context, a *fleet.Account, info *atoll.I
 	l.TTL = ttl
 	labels := maps.Clone(info.Labels)
 	labels[labelTimeout] = strconv.FormatInt(seconds, 10)
-	_, err = a.Update(ctx, info.ID, fleet.Change{Lifecycle: &l, Labels: labels})
-	return err
+	now, err := a.Update(ctx, info.ID, fleet.Change{Lifecycle: &l, Labels: labels})
+	if err != nil {
+		return err
+	}
+	*info = now
+	return nil
 }
 
 // pauseSandbox pauses a sandbox with its processes, or with its files alone: then, and where its driver
