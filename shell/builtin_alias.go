@@ -39,7 +39,7 @@ func bAlias(in *interp, args []string) int {
 				status = 1
 				continue
 			}
-			in.setAlias(name, text)
+			in.setAlias(cutOut(a, 0, len(name)), text)
 		default:
 			text, found := in.alias.get(a)
 			if !found {

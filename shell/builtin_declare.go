@@ -334,7 +334,7 @@ func cutAssign(arg string) (name, value string, add, has bool) {
 	if i <= 0 {
 		return arg, "", false, false
 	}
-	name = arg[:i]
+	name = cutOut(arg, 0, i) // it may be kept as a key
 	if strings.HasSuffix(name, "+") {
 		return name[:i-1], arg[i+1:], true, true
 	}

@@ -242,7 +242,7 @@ func (in *interp) matchRegex(last *lastRegex, s, src string) int {
 	for i := 0; ok && i < len(caps); i += 2 {
 		g := ""
 		if caps[i] >= 0 {
-			g = s[caps[i]:caps[i+1]]
+			g = cutOut(s, caps[i], caps[i+1])
 		}
 		groups = append(groups, g)
 	}

@@ -27,16 +27,30 @@ func (c *compiler) trimOp(e *syntax.ParamExp) func(in *interp) func(string) stri
 			switch op {
 			case syntax.ParamTrimPrefix, syntax.ParamTrimPrefixAll:
 				if i := p.matchPrefix(in, s, op == syntax.ParamTrimPrefixAll); i > 0 {
-					return s[i:]
+					return cutOut(s, i, len(s))
 				}
 			default:
 				if i := p.matchSuffix(in, s, op == syntax.ParamTrimSuffixAll); i >= 0 {
-					return s[:i]
+					return cutOut(s, 0, i)
 				}
 			}
 			return s
 		}
 	}
+}
+
+// cutOut returns a part of a text. A long text does not stay in memory with it, since only the part is charged where it is
+// stored.
+func cutOut(s string, from, to int) string {
+	switch {
+	case from == 0 && to == len(s):
+		return s
+	case from == to:
+		return ""
+	case len(s) <= 128:
+		return s[from:to]
+	}
+	return strings.Clone(s[from:to])
 }
 
 // trimPattern compiles a pattern that ignores the option nocasematch.
@@ -341,7 +355,7 @@ func (c *compiler) sliceNumber(e *syntax.ParamExp, a *syntax.Arith) func(in *int
 
 func (in *interp) substring(s string, from, to int) string {
 	if in.bytes || len(s) == in.countChars(s) {
-		return s[from:to]
+		return cutOut(s, from, to)
 	}
 	start, n := 0, 0
 	for i := range s {
@@ -349,14 +363,14 @@ func (in *interp) substring(s string, from, to int) string {
 			start = i
 		}
 		if n == to {
-			return s[start:i]
+			return cutOut(s, start, i)
 		}
 		n++
 	}
 	if from >= n {
 		return ""
 	}
-	return s[start:]
+	return cutOut(s, start, len(s))
 }
 
 // sliceList slices $@ or an array.

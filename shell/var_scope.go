@@ -38,7 +38,10 @@ func (in *interp) popScope() {
 	for i := len(s.names) - 1; i >= 0; i-- {
 		in.uncoverVar(s.names[i], level)
 	}
-	in.scopes = in.scopes[:len(in.scopes)-1]
+	if len(s.names) > 0 {
+		in.scopes[level-1] = scope{} // its names are no longer charged
+	}
+	in.scopes = in.scopes[:level-1]
 	if s.restore {
 		in.opts = s.saved
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"io"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -56,7 +57,9 @@ type shufJob struct {
 	source    string
 	random    io.Reader
 	picked    map[uint64]uint64 // items of a range that moved, by position
-	lines     [][]byte
+	data      []byte            // lines that were read
+	starts    []int             // of the lines in data, in the order of the result so far
+	args      []string          // of -e, likewise
 }
 
 func runShuf(p *kernel.Proc) int {
@@ -141,9 +144,8 @@ func (job *shufJob) readItems(args []string) (uint64, bool) {
 	case job.ranged:
 		return job.high - job.low + 1, true
 	case job.echo:
-		for _, a := range args {
-			job.lines = append(job.lines, []byte(a))
-		}
+		p.Alloc(16 * int64(len(args)))
+		job.args = slices.Clone(args)
 		return uint64(len(args)), true
 	}
 	name := stream.OperandsOrStdin(args)[0]
@@ -158,13 +160,24 @@ func (job *shufJob) readItems(args []string) (uint64, bool) {
 		p.Errorf("read error: %s", program.Reason(err))
 		return 0, false
 	}
-	p.Alloc(int64(bytes.Count(data, []byte{job.delim})+1) * 24)
-	for len(data) > 0 {
-		line, rest, _ := bytes.Cut(data, []byte{job.delim})
-		job.lines, data = append(job.lines, line), rest
-		p.Tick(1)
+	count := bytes.Count(data, []byte{job.delim})
+	if len(data) > 0 && data[len(data)-1] != job.delim {
+		count++
 	}
-	return uint64(len(job.lines)), true
+	p.Alloc(8 * int64(count))
+	job.data, job.starts = data, make([]int, 0, count)
+	for at := 0; at < len(data); {
+		p.Tick(1)
+		job.starts = append(job.starts, at)
+		at += len(job.line(at)) + 1
+	}
+	return uint64(count), true
+}
+
+// line returns the line that begins at a place of the data, without its end.
+func (job *shufJob) line(at int) []byte {
+	line, _, _ := bytes.Cut(job.data[at:], []byte{job.delim})
+	return line
 }
 
 // randomBelow returns a uniformly distributed random number below n.
@@ -186,8 +199,17 @@ func (job *shufJob) randomBelow(n uint64) uint64 {
 	}
 }
 
-// pickIndex returns the index of the item at position i of the shuffled result.
+// pickIndex returns the index of the item at position i of the shuffled result. Lines and arguments are moved there.
 func (job *shufJob) pickIndex(i, n uint64) uint64 {
+	if !job.ranged {
+		j := i + job.randomBelow(n-i)
+		if job.echo {
+			job.args[i], job.args[j] = job.args[j], job.args[i]
+		} else {
+			job.starts[i], job.starts[j] = job.starts[j], job.starts[i]
+		}
+		return i
+	}
 	at := func(k uint64) uint64 {
 		if v, ok := job.picked[k]; ok {
 			return v
@@ -229,10 +251,13 @@ func (job *shufJob) write(n uint64) int {
 		} else {
 			k = job.pickIndex(i, n)
 		}
-		if job.ranged {
-			_, _ = out.Write(strconv.AppendUint(out.AvailableBuffer(), job.low+k, 10)) // Flush reports the error
-		} else {
-			_, _ = out.Write(job.lines[k])
+		switch {
+		case job.ranged:
+			_, _ = out.Write(strconv.AppendUint(out.AvailableBuffer(), job.low+k, 10)) // Flush reports the error, as of all writes
+		case job.echo:
+			_, _ = out.WriteString(job.args[k])
+		default:
+			_, _ = out.Write(job.line(job.starts[k]))
 		}
 		_ = out.WriteByte(job.delim)
 		p.Tick(1)
