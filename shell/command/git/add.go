@@ -45,6 +45,9 @@ func (c *call) addPaths() error {
 	if c.has("-n", "--dry-run") {
 		return nil
 	}
+	if err := c.dropReplaced(x); err != nil {
+		return err
+	}
 	return c.writeIndex(x)
 }
 
@@ -64,7 +67,7 @@ func (c *call) addFiles(x index, work, paths []string, found []bool) error {
 		if c.has("-N", "--intent-to-add") && !known {
 			continue
 		}
-		if known && old.mode == modeRepo {
+		if known && (old.mode == modeRepo || old.assumed || old.skipped) {
 			continue
 		}
 		mark := c.p.Charged()
@@ -82,7 +85,7 @@ func (c *call) addFiles(x index, work, paths []string, found []bool) error {
 	}
 	for _, name := range append(sortedKeys(x), sortedKeys(c.conflicts)...) {
 		if _, present := slices.BinarySearch(work, name); !present && c.markMatches(paths, found, name) {
-			if _, ok, err := c.workEntry(name); err != nil || ok {
+			if _, ok, err := c.workState(name, x[name]); err != nil || ok {
 				continue
 			}
 			print("remove", name)

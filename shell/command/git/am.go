@@ -77,6 +77,9 @@ func (c *call) storeMails(list []mailPatch) error {
 		c.writeGitFile(mailDir+"/applying", ""), c.writeGitFile(mailDir+"/next", "1\n"), c.writeGitFile(mailDir+"/last", strconv.Itoa(len(list))+"\n"),
 		c.writeGitFile(mailDir+"/orig-head", string(at)+"\n"), c.writeGitFile(mailDir+"/sign", map[bool]string{true: "t\n", false: "f\n"}[c.has("-s", "--signoff")]),
 	)
+	if (c.has("-3", "--3way") || c.conf.isTrue("am.threeway")) && !c.has("--no-3way") {
+		err = errors.Join(err, c.writeGitFile(mailDir+"/threeway", "t\n"))
+	}
 	for n, m := range list {
 		err = errors.Join(err, c.writeGitFile(fmt.Sprintf("%s/%04d", mailDir, n+1), m.text))
 	}
@@ -130,18 +133,112 @@ To restore the original branch and stop patching, run "git am --abort".`
 func (c *call) applyMail(n int, m mailPatch) error {
 	subject := cutBefore(m.message, "\n")
 	c.printMail(subject)
-	files, err := c.parsePatch(m.patch, 1)
+	files, err := c.parsePatch(m.patch, patchOptions{strip: 1})
 	if err == nil && len(files) == 0 {
 		return newFatal("Patch is empty: '%s'\n%s", subject, mailAdvice)
 	}
 	if err == nil {
 		err = c.with(map[string]string{"--index": ""}, nil).applyFiles(files)
 	}
+	if err != nil && c.readGitFile(mailDir+"/threeway") == "t" {
+		var done bool
+		if done, err = c.mergeMail(m, files); done {
+			return nil
+		}
+	}
 	if err != nil {
 		_, _ = fmt.Fprintf(c.p.Out(), "Patch failed at %04d %s\n%s\n", n, subject, mailAdvice) // Flush reports the error
 		return &failure{128, err.Error() + "\nhint: Use 'git am --show-current-patch=diff' to see the failed patch"}
 	}
 	return c.commitMail(m)
+}
+
+// mergeMail applies the patch of a mail to the versions of the files that it was made from, and merges the result. done reports
+// that the files have the changes already.
+func (c *call) mergeMail(m mailPatch, files []*filePatch) (done bool, err error) {
+	base := make(index)
+	for _, f := range files {
+		c.p.Tick(1)
+		if f.old == "" {
+			continue
+		}
+		i, err := c.resolveObject(f.oldID)
+		if err != nil {
+			return false, newError("could not build fake ancestor")
+		}
+		_, at := c.readHead()
+		mode := f.oldMode
+		if mode == 0 {
+			mode = 0o100644
+			head, err := c.readHeadTree()
+			if err != nil {
+				return false, err
+			}
+			if e, ok := head[f.old]; ok && at != "" {
+				mode = e.mode
+			}
+		}
+		base[f.old] = indexEntry{treeEntry: treeEntry{mode, i}}
+	}
+	quiet := c.has("-q", "--quiet")
+	say := func(text string) {
+		if !quiet {
+			_, _ = fmt.Fprintln(c.p.Out(), text) // Flush reports the error
+		}
+	}
+	head, err := c.readHeadTree()
+	if err != nil {
+		return false, err
+	}
+	say("Using index info to reconstruct a base tree...")
+	for _, name := range sortedKeys(base) {
+		if e, ok := head[name]; !ok {
+			say("A\t" + name)
+		} else if e != base[name].treeEntry {
+			say("M\t" + name)
+		}
+	}
+	baseTree, err := c.writeTree(base)
+	if err != nil {
+		return false, err
+	}
+	a := &applier{call: c.with(map[string]string{"--cached": ""}, nil), x: base, done: make(map[string]*appliedFile), cached: true, context: 1 << 30}
+	for _, f := range files {
+		result, err := a.applyFile(f)
+		if err == nil {
+			err = a.store(result)
+		}
+		if err != nil {
+			return false, newError("Did you hand edit your patch?\nIt does not apply to blobs recorded in its index.")
+		}
+	}
+	theirs, err := c.writeTree(a.x)
+	if err != nil {
+		return false, err
+	}
+	say("Falling back to patching base and 3-way merge...")
+	_, at := c.readHead()
+	t, err := c.newTreeMerge(baseTree, at, theirs, [3]string{"HEAD", "constructed merge base", cutBefore(m.message, "\n")})
+	if err != nil {
+		return false, err
+	}
+	if err := t.merge(); err != nil {
+		return false, err
+	}
+	if !quiet {
+		t.printMessages()
+	}
+	if err := t.apply(head, "merge", "merge"); err != nil {
+		return false, err
+	}
+	if len(t.conflicts) > 0 {
+		return false, newError("Failed to merge in the changes.")
+	}
+	if len(compareTrees(c.p, head, t.result)) == 0 {
+		say("No changes -- Patch already applied.")
+		return true, nil
+	}
+	return false, nil
 }
 
 func (c *call) printMail(subject string) {

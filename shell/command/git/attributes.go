@@ -167,6 +167,13 @@ func (c *call) checkAttributes() error {
 	if c.has("-a", "--all") {
 		names, paths = nil, append(c.args, c.paths...)
 	}
+	if c.has("--stdin") {
+		names = append(c.args, c.paths...)
+		var err error
+		if paths, err = c.readNames(); err != nil {
+			return err
+		}
+	}
 	for _, name := range paths {
 		file, err := c.relativePath(name)
 		if err != nil {

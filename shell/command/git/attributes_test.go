@@ -57,8 +57,8 @@ func TestRefusedOptions(t *testing.T) {
 	s.Env = append(s.Env, identity...)
 	s.Exec("", "git", "init", "-q")
 	for _, line := range []string{
-		"git merge --autostash x", "git diff --color-words", "git clone --filter=blob:none a b", "git clone --filter blob:none a b", "git clone --recurse-submodules a b", "git fetch --unshallow",
-		"git log --color=always", "git push --atomic", "git commit -e", "git am -3 x", "git apply --3way x", "git config --system a.b c", "git log --show-signature", "git diff --patience", "git fetch --recurse-submodules",
+		"git merge --autostash x", "git diff --color-words", "git clone --filter=blob:none a b", "git clone --filter blob:none a b", "git clone --recurse-submodules a b",
+		"git log --color=always", "git push --atomic", "git config --system a.b c", "git log --show-signature", "git diff --patience", "git fetch --recurse-submodules",
 	} {
 		o := s.Exec("", commandtest.SplitWords(line)...)
 		option := regexp.MustCompile(` (--?[a-z3-]+)`).FindStringSubmatch(line)[1]
@@ -100,7 +100,7 @@ func sourceOf(t *testing.T) string {
 const harmlessOptions = `--progress --no-progress --no-verify --no-gpg-sign --no-sign --no-status --no-post-rewrite --no-refresh --mixed --only --commit --no-squash --no-log --no-autostash
 --no-color --no-column -unormal --ahead-behind --guess --no-hardlinks -j --jobs --no-recurse-submodules --thin --no-thin --cc --ignore-submodules --no-filters --end-of-options --no-deref --checkout
 --no-keep-index --keep-empty --no-reapply-cherry-picks --no-abbrev-commit --no-mailmap --use-mailmap --find-renames --no-ext-diff --no-textconv --indent-heuristic
---full --no-dangling --write-tree -H --basic-regexp --recursive --null --auto --aggressive --prune --no-prune --force --expire`
+--full --no-dangling --write-tree -H --basic-regexp --recursive --null --auto --aggressive --prune --no-prune --force --expire --cone`
 
 // TestEveryOptionIsRead checks that the code reads each option of the tables, unless it is harmless.
 func TestEveryOptionIsRead(t *testing.T) {

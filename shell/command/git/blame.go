@@ -1,11 +1,14 @@
 package git
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/atoll-sandbox/atoll/internal/unix/regex"
 )
 
 // blamedLine is a line with the commit that it comes from.
@@ -179,7 +182,7 @@ func (c *call) findBlamed(t *blameTask, parent *commit) (treeEntry, string, erro
 	if err != nil {
 		return e, "", err
 	}
-	list, err = c.findRenames(list, func(ch change) ([]byte, error) { _, b, err := c.readObject(ch.new.id); return b, err })
+	list, err = c.findRenames(list, leastSimilar, func(ch change) ([]byte, error) { _, b, err := c.readObject(ch.new.id); return b, err })
 	for _, ch := range list {
 		if ch.name == t.name && ch.from != "" {
 			return ch.old, ch.from, err
@@ -188,35 +191,87 @@ func (c *call) findBlamed(t *blameTask, parent *commit) (treeEntry, string, erro
 	return treeEntry{}, "", err
 }
 
-// lineRange returns the lines of -L: FROM,TO or FROM,+COUNT, from 1.
-func (c *call) lineRange(count int) (from, to int, err error) {
+// lineRange returns the lines of -L, from 1: FROM,TO, each a number, a regular expression between slashes or, for TO,
+// +COUNT or -COUNT.
+func (c *call) lineRange(lines [][]byte) (from, to int, err error) {
+	count := len(lines)
 	text, ok := c.flags["-L"]
 	if !ok {
 		return 1, count, nil
 	}
-	first, last, both := strings.Cut(text, ",")
-	if from, err = strconv.Atoi(orDefault(first, "1")); err != nil || from < 1 {
-		return 0, 0, newFatal("-L expects FROM,TO or FROM,+COUNT in numbers of lines, not '%s'", text)
+	from, rest, err := c.findLine(text, lines, 1)
+	if err != nil {
+		return 0, 0, err
 	}
 	to = count
-	if both && last != "" {
-		n, nerr := strconv.Atoi(strings.TrimPrefix(last, "+"))
-		if nerr != nil {
-			return 0, 0, newFatal("-L expects FROM,TO or FROM,+COUNT in numbers of lines, not '%s'", text)
-		}
-		if to = n; last[0] == '+' {
+	if last, both := strings.CutPrefix(rest, ","); both && last != "" {
+		n, nerr := strconv.Atoi(last)
+		switch {
+		case nerr == nil && last[0] == '+':
 			to = from + n - 1
+		case nerr == nil && last[0] == '-':
+			from, to = max(from+n+1, 1), from
+		default:
+			if to, rest, err = c.findLine(last, lines, from+1); err != nil {
+				return 0, 0, err
+			}
+			if rest != "" {
+				return 0, 0, newLineRangeError(text)
+			}
 		}
+	} else if rest != "" && rest != "," {
+		return 0, 0, newLineRangeError(text)
 	}
 	if from > count {
 		return 0, 0, newFatal("file %s has only %d line%s", c.args[len(c.args)-1], count, map[bool]string{true: "", false: "s"}[count == 1])
 	}
-	return from, min(to, count), nil
+	return min(from, to), min(max(from, to), count), nil
+}
+
+func newLineRangeError(text string) error {
+	return newFatal("-L expects FROM,TO or FROM,+COUNT, where FROM and TO are numbers of lines or /REGEX/, not '%s'", text)
+}
+
+// findLine returns the line that a text begins with, a number or /REGEX/ from a line on, and the rest of the text.
+func (c *call) findLine(text string, lines [][]byte, start int) (line int, rest string, err error) {
+	inner, ok := strings.CutPrefix(text, "/")
+	if !ok {
+		number, after, both := strings.Cut(text, ",")
+		if both {
+			after = "," + after
+		}
+		n, err := strconv.Atoi(orDefault(number, "1"))
+		if err != nil || n < 1 {
+			return 0, "", newLineRangeError(text)
+		}
+		return n, after, nil
+	}
+	end := 0
+	for end < len(inner) && inner[end] != '/' {
+		if inner[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	if end >= len(inner) {
+		return 0, "", newLineRangeError(text)
+	}
+	expression := strings.ReplaceAll(inner[:end], `\/`, "/")
+	m, err := c.compilePattern(expression, regex.Options{Syntax: regex.BRE, Dialect: regex.Grep, Newline: true})
+	if err != nil {
+		return 0, "", err
+	}
+	for n := start; n <= len(lines); n++ {
+		if m.matches(bytes.TrimSuffix(lines[n-1], []byte("\n"))) {
+			return n, inner[end+1:], nil
+		}
+	}
+	return 0, "", newFatal("-L parameter '%s' starting at line %d: No match", expression, start)
 }
 
 // printBlamed prints the lines with their commits.
 func (c *call) printBlamed(lines [][]byte, result []blamedLine) error {
-	from, to, err := c.lineRange(len(lines))
+	from, to, err := c.lineRange(lines)
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ type branchLine struct {
 func (c *call) listBranches(current string, at id) error {
 	var lines []branchLine
 	if current == "" && !c.has("-r", "--remotes") {
-		lines = append(lines, branchLine{mark: "*", name: "(" + c.describeDetached(at) + ")", at: at})
+		lines = append(lines, branchLine{mark: "*", name: "(" + orDefault(c.describeDetached(at), "no branch") + ")", at: at})
 	}
 	if !c.has("-r", "--remotes") {
 		for _, name := range c.listRefs("refs/heads/") {
@@ -204,11 +204,19 @@ func (r *repository) countDistance(a, b id) (ahead, behind int, err error) {
 	return ahead, behind, err
 }
 
-// describeDetached returns "HEAD detached at NAME", or "from" if commits were made since.
+// describeDetached returns "HEAD detached at NAME", or "from" if commits were made since; "" if HEAD was never moved.
 func (c *call) describeDetached(at id) string {
 	if state := c.readGitFile("rebase-merge/head-name"); state != "" {
 		return "no branch, rebasing " + strings.TrimPrefix(state, "refs/heads/")
 	}
+	if start := c.readGitFile("BISECT_START"); start != "" {
+		return "no branch, bisect started on " + start
+	}
+	return c.describeMoved(at)
+}
+
+// describeMoved is describeDetached outside of a rebase and a bisection.
+func (c *call) describeMoved(at id) string {
 	for _, e := range c.readLog("HEAD") {
 		move, ok := strings.CutPrefix(e.reason, "checkout: moving from ")
 		if !ok {
@@ -224,7 +232,7 @@ func (c *call) describeDetached(at id) string {
 		}
 		return "HEAD detached " + word + " " + name
 	}
-	return "HEAD detached at " + at.short()
+	return ""
 }
 
 // isPeeled reports whether a ref names a commit, itself or by a tag.

@@ -35,7 +35,7 @@ func openBundle(p *kernel.Proc, name string) (*bundle, error) {
 	}
 	defer func() { _ = h.Close() }() // it was only read
 	in := bufio.NewReader(h)
-	line, err := in.ReadString('\n')
+	line, err := readShortLine(in)
 	if err != nil || line != bundleHead {
 		return nil, nil
 	}
@@ -84,17 +84,7 @@ func (b *bundle) listRefs(bool) ([]remoteRef, error) {
 	if n := slices.IndexFunc(list, func(ref remoteRef) bool { return ref.name == "HEAD" }); n > 0 {
 		list = slices.Insert(slices.Delete(list, n, n+1), 0, b.refs[n])
 	}
-	for n := range list {
-		if list[n].name != "HEAD" {
-			continue
-		}
-		for _, ref := range b.refs { // a bundle does not say which branch HEAD is
-			if ref.id == list[n].id && strings.HasPrefix(ref.name, "refs/heads/") && list[n].target == "" {
-				list[n].target = ref.name
-			}
-		}
-	}
-	return list, nil
+	return list, nil // a bundle does not say which branch HEAD is
 }
 
 func (b *bundle) fetch(r *repository, _ []id, depth int) error {
@@ -121,14 +111,16 @@ func (b *bundle) push(*repository, []refUpdate) error {
 
 // checkNeeds returns an error if a repository lacks commits that the bundle builds on.
 func (b *bundle) checkNeeds(r *repository) error {
-	missing := ""
+	var missing strings.Builder
 	for _, need := range b.needs {
+		r.p.Tick(1 + len(need.name)>>6)
 		if !r.hasObject(need.id) {
-			missing += fmt.Sprintf("\nerror: %s %s", need.id, need.name)
+			r.p.Alloc(2 * int64(len(need.name)+60))
+			missing.WriteString("\nerror: " + string(need.id) + " " + need.name)
 		}
 	}
-	if missing != "" {
-		return &failure{1, "error: Repository lacks these prerequisite commits:" + missing}
+	if missing.Len() > 0 {
+		return &failure{1, "error: Repository lacks these prerequisite commits:" + missing.String()}
 	}
 	return nil
 }
@@ -239,7 +231,7 @@ func (c *call) createBundle(file string, args []string) error {
 	if err != nil {
 		return err
 	}
-	refs = slices.DeleteFunc(refs, func(ref remoteRef) bool { return hidden[c.peelTag(ref.id)] })
+	refs = slices.DeleteFunc(refs, func(ref remoteRef) bool { return hidden[ref.id] }) // not the tag of a commit that is left out
 	if len(refs) == 0 {
 		return newFatal("Refusing to create empty bundle.")
 	}

@@ -3,6 +3,7 @@ package git
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -10,11 +11,10 @@ import (
 func (c *call) checkIgnored() error {
 	names := append(slices.Clone(c.args), c.paths...)
 	if c.has("--stdin") {
-		b, err := c.p.ReadAll(c.p.Stdin)
-		if err != nil {
+		var err error
+		if names, err = c.readNames(); err != nil {
 			return err
 		}
-		names = strings.Fields(string(b))
 	}
 	x, err := c.readIndex()
 	if err != nil {
@@ -26,16 +26,44 @@ func (c *call) checkIgnored() error {
 		if err != nil {
 			return err
 		}
-		if _, known := x[full]; known && !c.has("--no-index") || !c.isIgnoredPath(full) {
+		var rule *ignoreRule
+		if _, known := x[full]; !known || c.has("--no-index") {
+			rule = c.findIgnoreRule(full)
+		}
+		verbose := c.has("-v", "--verbose")
+		if rule != nil && rule.negated && !verbose {
+			rule = nil
+		}
+		found = found || rule != nil
+		if c.has("-q", "--quiet") || rule == nil && !(verbose && c.has("-n", "--non-matching")) {
 			continue
 		}
-		found = true
-		if !c.has("-q", "--quiet") {
-			_, _ = fmt.Fprintln(c.p.Out(), name) // Flush reports the error
-		}
+		c.printIgnored(rule, name, verbose)
 	}
 	if !found {
 		return &failure{1, ""}
 	}
 	return nil
+}
+
+// printIgnored prints a file and, if asked for, the rule that decides about it; nil: there is none.
+func (c *call) printIgnored(rule *ignoreRule, name string, verbose bool) {
+	out := c.p.Out()
+	if verbose {
+		file, line, text := "", "", ""
+		if rule != nil {
+			file, line, text = strings.TrimPrefix(rule.file, c.root+"/"), strconv.Itoa(rule.line), rule.text
+		}
+		separators := [2]string{":", "\t"}
+		if c.has("-z") {
+			separators = [2]string{"\x00", "\x00"}
+		} else {
+			file = c.quotePath(file)
+		}
+		_, _ = fmt.Fprint(out, file, separators[0], line, separators[0], text, separators[1]) // Flush reports the error, as of all writes
+	}
+	if !c.has("-z") {
+		name = c.quotePath(name)
+	}
+	_, _ = fmt.Fprint(out, name, c.lineEnd())
 }

@@ -8,11 +8,24 @@ import (
 
 // switchBranch is git switch.
 func (c *call) switchBranch() error {
+	if err := c.checkNothingInProgress(); err != nil {
+		return err
+	}
 	name := c.flags["-c"] + c.flags["--create"] + c.flags["-C"] + c.flags["--force-create"]
 	if name != "" {
 		return c.switchToNew(name, c.has("-C", "--force-create"))
 	}
 	if name := c.flags["--orphan"]; name != "" {
+		if err := c.checkOrphanName(name); err != nil {
+			return err
+		}
+		head, err := c.readHeadTree()
+		if err != nil {
+			return err
+		}
+		if err := c.moveFiles(head, make(map[string]treeEntry), "checkout", "switch branches"); err != nil {
+			return err
+		}
 		return c.switchToOrphan(name)
 	}
 	if len(c.args) != 1 {
@@ -37,6 +50,29 @@ func (c *call) switchBranch() error {
 	return c.moveTo(rev)
 }
 
+// checkNothingInProgress returns an error for git switch during a merge, a rebase, a cherry-pick or a revert.
+func (c *call) checkNothingInProgress() error {
+	for _, act := range []struct{ file, verb, name string }{
+		{"MERGE_HEAD", "merging", "merge"}, {"rebase-apply", "in the middle of an am session", "am"}, {"rebase-merge", "rebasing", "rebase"},
+		{"CHERRY_PICK_HEAD", "cherry-picking", "cherry-pick"}, {"REVERT_HEAD", "reverting", "revert"},
+	} {
+		if c.hasGitFile(act.file) {
+			return newFatal("cannot switch branch while %s\nConsider \"git %s --quit\" or \"git worktree add\".", act.verb, act.name)
+		}
+	}
+	return nil
+}
+
+// forgetProgress removes the state of a merge, a cherry-pick and a revert when git checkout switches branches.
+func (c *call) forgetProgress() error {
+	for _, act := range [][2]string{{"CHERRY_PICK_HEAD", "cherry picking"}, {"REVERT_HEAD", "revert"}} {
+		if c.hasGitFile(act[0]) {
+			_ = c.printMessage("warning: cancelling a %s in progress", act[1])
+		}
+	}
+	return c.removeGitFiles("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "CHERRY_PICK_HEAD", "REVERT_HEAD", "SQUASH_MSG", "AUTO_MERGE")
+}
+
 // previousBranch returns the branch that - means, or the name itself.
 func (c *call) previousBranch(name string) string {
 	if name == "-" {
@@ -53,16 +89,24 @@ func (c *call) previousBranch(name string) string {
 
 // switchToOrphan makes HEAD name a branch without commits.
 func (c *call) switchToOrphan(name string) error {
+	if err := c.checkOrphanName(name); err != nil {
+		return err
+	}
+	if err := c.pointHead(name, ""); err != nil {
+		return err
+	}
+	return c.printMessage("Switched to a new branch '%s'", name)
+}
+
+// checkOrphanName returns an error if a branch can't get a name.
+func (c *call) checkOrphanName(name string) error {
 	if !isRefName(name) {
 		return newFatal("'%s' is not a valid branch name", name)
 	}
 	if c.readRef("refs/heads/"+name) != "" {
 		return newFatal("a branch named '%s' already exists", name)
 	}
-	if err := c.pointHead(name, ""); err != nil {
-		return err
-	}
-	return c.printMessage("Switched to a new branch '%s'", name)
+	return nil
 }
 
 // switchToRemote creates a branch that follows the only remote branch of its name.
@@ -127,6 +171,9 @@ func (c *call) switchToNew(name string, force bool) error {
 	if err := c.pointHead(name, "checkout: moving from "+orDefault(branch, string(at))+" to "+name); err != nil {
 		return err
 	}
+	if err := c.forgetProgress(); err != nil {
+		return err
+	}
 	if existed {
 		if err := c.printMessage("Reset branch '%s'", name); err != nil {
 			return err
@@ -170,6 +217,9 @@ func (c *call) moveTo(rev string) error {
 		return err
 	}
 	reason := "checkout: moving from " + orDefault(current, string(at)) + " to " + rev
+	if err := c.forgetProgress(); err != nil {
+		return err
+	}
 	if branch {
 		if err := c.pointHead(rev, reason); err != nil {
 			return err
@@ -306,6 +356,7 @@ func (r *repository) moveFiles(head, target map[string]treeEntry, verb, act stri
 
 // applyChanges changes files of the index and the working tree.
 func (r *repository) applyChanges(x index, changes []change) error {
+	cone := r.readSparse()
 	for _, ch := range changes {
 		if ch.new.mode == 0 {
 			r.removeWorkFile(ch.name)
@@ -314,6 +365,10 @@ func (r *repository) applyChanges(x index, changes []change) error {
 	}
 	for _, ch := range changes {
 		if ch.new.mode == 0 {
+			continue
+		}
+		if !cone.includes(r.p, ch.name) {
+			x[ch.name] = indexEntry{treeEntry: ch.new, skipped: true}
 			continue
 		}
 		if err := r.writeWorkFile(ch.name, ch.new); err != nil {
@@ -332,7 +387,23 @@ func (c *call) checkOutOperands() error {
 		return c.switchToNew(name, c.has("-B"))
 	}
 	if name := c.flags["--orphan"]; name != "" {
+		if err := c.checkOrphanName(name); err != nil {
+			return err
+		}
+		if len(c.args) > 0 {
+			i, err := c.resolveRange(c.args[0])
+			if err != nil {
+				return err
+			}
+			if err := c.checkOut(i, "checkout", "switch branches"); err != nil {
+				return err
+			}
+		}
+		c.printChanged()
 		return c.switchToOrphan(name)
+	}
+	if c.has("--conflict", "-m", "--merge") && (c.split || len(c.args) > 0 && !c.namesCommit(c.args[0])) {
+		return c.recreateConflicts(append(slices.Clone(c.args), c.paths...))
 	}
 	if c.has("--ours", "--theirs", "-2", "-3") {
 		return c.checkOutSide(append(slices.Clone(c.args), c.paths...))
@@ -369,6 +440,55 @@ func (c *call) checkOutOperands() error {
 	}
 	c.flags["checkout"] = ""
 	return c.restoreOperands()
+}
+
+// namesCommit reports whether an operand is a revision.
+func (c *call) namesCommit(rev string) bool {
+	_, err := c.resolveRange(c.previousBranch(rev))
+	return err == nil
+}
+
+// recreateConflicts writes the conflicts of files with their markers again.
+func (c *call) recreateConflicts(operands []string) error {
+	paths, err := c.relativePaths(operands)
+	if err != nil {
+		return err
+	}
+	if _, err := c.readIndex(); err != nil {
+		return err
+	}
+	style := orDefault(c.flags["--conflict"], orDefault(c.conf.get("merge.conflictstyle"), "merge"))
+	if style != "merge" && style != "diff3" && style != "zdiff3" {
+		return newFatal("unknown style '%s' given for 'merge.conflictstyle'", style)
+	}
+	c.conf = append(slices.Clone(c.conf), configEntry{name: "merge.conflictstyle", value: style})
+	n := 0
+	for _, name := range sortedKeys(c.conflicts) {
+		if !selects(c.p, paths, name) {
+			continue
+		}
+		k := c.conflicts[name]
+		if k[1].mode == 0 || k[2].mode == 0 {
+			return newError("path '%s' does not have necessary versions", name)
+		}
+		m, err := c.newTreeMerge("", "", "", [3]string{"ours", "base", "theirs"})
+		if err != nil {
+			return err
+		}
+		i, _, err := m.mergeContent(name, k)
+		if err != nil {
+			return err
+		}
+		if err := c.writeWorkFile(name, treeEntry{k[1].mode, i}); err != nil {
+			return err
+		}
+		n++
+	}
+	plural := "s"
+	if n == 1 {
+		plural = ""
+	}
+	return c.printMessage("Recreated %d merge conflict%s", n, plural)
 }
 
 // checkOutSide writes one side of conflicts to the working tree.

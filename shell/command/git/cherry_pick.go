@@ -22,6 +22,15 @@ func (c *call) mergeStep(s pickStep) (*treeMerge, error) {
 	if s.verb == "revert" {
 		base, theirs, labels = s.k.id, s.parent, [3]string{"HEAD", label, parent}
 	}
+	if s.verb != "rebase" && c.has("-n", "--no-commit") { // on what is staged
+		x, err := c.readIndex()
+		if err != nil {
+			return nil, err
+		}
+		if at, err = c.writeTree(x); err != nil {
+			return nil, err
+		}
+	}
 	m, err := c.newTreeMerge(base, at, theirs, labels)
 	if err != nil {
 		return nil, err
@@ -80,12 +89,13 @@ func (c *call) pickCommits(verb string) error {
 		return c.continuePick(verb)
 	case len(c.args) == 0:
 		return &failure{129, "usage: git " + verb + " [<options>] <commit-ish>..."}
-	case c.hasGitFile("sequencer") || c.hasGitFile("CHERRY_PICK_HEAD") || c.hasGitFile("REVERT_HEAD"):
-		return &failure{128, "error: " + verb + " is already in progress\nhint: try \"git " + verb + " (--continue | --skip | --abort | --quit)\"\nfatal: " + verb + " failed"}
 	}
 	list, err := c.listPicks(verb)
 	if err != nil {
 		return err
+	}
+	if len(list) > 1 && (c.hasGitFile("sequencer") || !c.has("-n", "--no-commit") && (c.hasGitFile("CHERRY_PICK_HEAD") || c.hasGitFile("REVERT_HEAD"))) {
+		return &failure{128, "error: " + verb + " is already in progress\nhint: try \"git " + verb + " (--continue | --skip | --abort | --quit)\"\nfatal: " + verb + " failed"}
 	}
 	if err := c.checkPickable(verb); err != nil {
 		return err
@@ -122,7 +132,7 @@ func (c *call) listPicks(verb string) ([]*commit, error) {
 		list = append(list, part...)
 	}
 	if len(list) == 0 {
-		return nil, newError("empty commit set passed\nfatal: %s failed", verb)
+		return nil, &failure{128, "error: empty commit set passed\nfatal: " + verb + " failed"}
 	}
 	return list, nil
 }
@@ -207,7 +217,6 @@ func (c *call) pickOne(verb string, k *commit) error {
 			return err
 		}
 		head = x.entries()
-		m.ours = x.entries()
 	}
 	if err := m.apply(head, verb, verb); err != nil {
 		return &failure{1, err.Error() + "\nfatal: " + verb + " failed"}
@@ -218,6 +227,11 @@ func (c *call) pickOne(verb string, k *commit) error {
 		return c.stopPick(verb, k, m, message)
 	}
 	if c.has("-n", "--no-commit") {
+		if verb == "revert" {
+			if err := c.writeGitFile("REVERT_HEAD", string(k.id)+"\n"); err != nil {
+				return err
+			}
+		}
 		return c.writeGitFile("MERGE_MSG", message)
 	}
 	return c.commitPick(verb, k, m, message)
@@ -268,15 +282,7 @@ func (c *call) commitPick(verb string, k *commit, m *treeMerge, message string) 
 		return err
 	}
 	if last.tree == tree && !c.has("--allow-empty", "--keep-redundant-commits") {
-		if err := c.writeGitFile(pickFile(verb), string(k.id)+"\n"); err != nil {
-			return err
-		}
-		s, err := c.readState()
-		if err != nil {
-			return err
-		}
-		c.printLong(s, "", describeEnd)
-		return &failure{1, "The previous cherry-pick is now empty, possibly due to conflict resolution.\nIf you wish to commit it anyway, use:\n\n    git commit --allow-empty\n\nOtherwise, please use 'git " + verb + " --skip'"}
+		return c.stopEmptyPick(verb, k)
 	}
 	author := k.author
 	if verb == "revert" {
@@ -291,6 +297,18 @@ func (c *call) commitPick(verb string, k *commit, m *treeMerge, message string) 
 		}
 		message = addTrailer(message, "Signed-off-by: "+cutBefore(who, "> ")+">")
 	}
+	if c.has("-e", "--edit") {
+		s, err := c.readState()
+		if err != nil {
+			return err
+		}
+		if message, err = c.editMessage("COMMIT_EDITMSG", message, c.commentCommit(s, author, verb == "cherry-pick")); err != nil {
+			return err
+		}
+		if message == "" {
+			return &failure{1, "Aborting commit due to empty commit message."}
+		}
+	}
 	i, err := c.writeCommit(tree, []id{at}, author, cleanMessage(message))
 	if err != nil {
 		return err
@@ -302,8 +320,36 @@ func (c *call) commitPick(verb string, k *commit, m *treeMerge, message string) 
 		return err
 	}
 	n := c.with(map[string]string{}, nil)
-	n.picked = true
+	n.picked = verb == "cherry-pick" || !c.has("-e", "--edit")
 	return n.printCommitted(branch, i)
+}
+
+// emptyPickAdvice describes how to go on with a cherry-pick that changes nothing.
+const emptyPickAdvice = "The previous cherry-pick is now empty, possibly due to conflict resolution.\nIf you wish to commit it anyway, use:\n\n    git commit --allow-empty\n\nOtherwise, please use 'git cherry-pick --skip'"
+
+// stopEmptyPick leaves a commit that changes nothing to the user.
+func (c *call) stopEmptyPick(verb string, k *commit) error {
+	if verb == "cherry-pick" {
+		if err := c.writeGitFile(pickFile(verb), string(k.id)+"\n"); err != nil {
+			return err
+		}
+		_ = c.printError(emptyPickAdvice)
+	}
+	s, err := c.readState()
+	if err != nil {
+		return err
+	}
+	c.printLong(s, "", describeEnd)
+	return &failure{1, ""}
+}
+
+// isPicking reports whether a cherry-pick or a revert is in progress.
+func (c *call) isPicking(verb string) bool {
+	word := "pick "
+	if verb == "revert" {
+		word = "revert "
+	}
+	return c.hasGitFile(pickFile(verb)) || strings.HasPrefix(c.readGitFile("sequencer/todo"), word)
 }
 
 // abortPick returns to the state before the first commit.
@@ -346,7 +392,7 @@ func (c *call) readTodo() ([]*commit, error) {
 
 // skipPick leaves out the commit in progress.
 func (c *call) skipPick(verb string) error {
-	if !c.hasGitFile(pickFile(verb)) && !c.hasGitFile("sequencer") {
+	if !c.isPicking(verb) {
 		return &failure{128, "error: no " + verb + " in progress\nfatal: " + verb + " failed"}
 	}
 	_, at := c.readHead()
@@ -366,7 +412,7 @@ func (c *call) continuePick(verb string) error {
 	}
 	if c.hasGitFile(pickFile(verb)) {
 		n := c.with(map[string]string{}, nil)
-		n.picked = verb == "cherry-pick"
+		n.picked, n.inner = verb == "cherry-pick", !c.has("-e", "--edit")
 		if err := n.createCommit(); err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package git
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
 )
@@ -14,7 +13,10 @@ func (c *call) cloneRepository() error {
 	}
 	url := c.args[0]
 	if !strings.Contains(url, "://") && !strings.Contains(cutBefore(url, "/"), ":") {
-		url = path.Clean(c.p.Path(url))
+		url = c.p.Path(url)
+		if relative := c.args[0]; !strings.HasPrefix(relative, "/") {
+			url = strings.TrimSuffix(c.p.Dir(), "/") + "/" + relative
+		}
 	}
 	dir := directoryOf(c.args[0])
 	bare := c.has("--bare", "--mirror")
@@ -86,8 +88,8 @@ func (c *call) fillClone(t transport, url, dir string, bare bool) error {
 	for _, ref := range list {
 		wants = append(wants, ref.id)
 	}
-	if _, local := t.(*localTransport); local && depth > 0 {
-		if err := c.printMessage("warning: --depth is ignored in local clones; use file:// instead."); err != nil {
+	if local, ok := t.(*localTransport); ok && depth > 0 && !local.limits {
+		if err := c.printError("warning: --depth is ignored in local clones; use file:// instead."); err != nil {
 			return err
 		}
 		depth = 0
@@ -104,7 +106,10 @@ func (c *call) fillClone(t transport, url, dir string, bare bool) error {
 		return err
 	}
 	if len(wants) == 0 {
-		return c.printMessage("warning: You appear to have cloned an empty repository.\ndone.")
+		if err := c.printError("warning: You appear to have cloned an empty repository."); err != nil {
+			return err
+		}
+		return c.printMessage("done.")
 	}
 	if bare {
 		return c.printMessage("done.")
@@ -255,7 +260,7 @@ func (c *call) startClone(url, origin, head, tag string) error {
 		}
 	}
 	if at == "" {
-		return c.printMessage("warning: remote HEAD refers to nonexistent ref, unable to checkout.")
+		return c.printError("warning: remote HEAD refers to nonexistent ref, unable to checkout")
 	}
 	if err := c.printMessage("done."); err != nil || c.has("-n", "--no-checkout") {
 		return err

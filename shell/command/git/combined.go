@@ -3,6 +3,7 @@ package git
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -243,12 +244,34 @@ func (f *patch) printCombinedHunks(rows []combinedLine, starts [][]int) {
 		}
 		n = end
 	}
+	before := 0
 	for _, s := range spans {
-		f.printCombinedHunk(rows, starts, s.from, min(s.to, count), s.to > count)
+		f.printCombinedHunk(rows, starts, s.from, min(s.to, count), s.to > count, hunkComment(rows[before:s.from]))
+		before = min(s.to, count)
 	}
 }
 
-func (f *patch) printCombinedHunk(rows []combinedLine, starts [][]int, from, to int, tail bool) {
+// hunkComment returns what follows the head of a combined hunk: the last of the lines before it that begins with a word. As
+// in git, its last character is missing.
+func hunkComment(rows []combinedLine) string {
+	for _, row := range slices.Backward(rows) {
+		if len(row.text) == 0 {
+			continue
+		}
+		if c := row.text[0]; c != '_' && c != '$' && (c|0x20 < 'a' || c|0x20 > 'z') {
+			continue
+		}
+		line, _, _ := bytes.Cut(row.text, []byte("\n"))
+		if line = bytes.TrimRight(line[:min(40, len(line))], " \t\r"); len(line) > 1 {
+			return " " + string(line[:len(line)-1])
+		}
+		return ""
+	}
+	return ""
+}
+
+// printCombinedHunk prints a hunk of a combined change.
+func (f *patch) printCombinedHunk(rows []combinedLine, starts [][]int, from, to int, tail bool, comment string) {
 	marks := strings.Repeat("@", len(starts)+1)
 	var spans strings.Builder
 	span := func(a, b int) string {
@@ -260,7 +283,7 @@ func (f *patch) printCombinedHunk(rows []combinedLine, starts [][]int, from, to 
 	for _, start := range starts {
 		fmt.Fprintf(&spans, " -%s", span(start[from], start[to]))
 	}
-	f.printf("%s%s +%s %s\n", marks, spans.String(), span(from, to), marks)
+	f.printf("%s%s +%s %s%s\n", marks, spans.String(), span(from, to), marks, comment)
 	for n := from; n <= to; n++ {
 		if n == to && !tail {
 			break

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"path"
@@ -15,7 +16,8 @@ import (
 
 // call is one call of a subcommand.
 type call struct {
-	autostash id // of a rebase that has not begun
+	autostash  id // of a rebase that has not begun
+	squashOnto id // the empty commit on which rebase --root begins
 	*repository
 	flags  map[string]string    // given options; "" for those without value
 	values map[string][]string  // all values of each option
@@ -25,6 +27,9 @@ type call struct {
 	split  bool                 // -- was given
 	later  map[string]treeEntry // staged files that a commit of named files leaves out
 	picked bool                 // the commit keeps the author of another one
+	text   *bufio.Writer        // where the state of the working tree is printed; nil: standard output
+	inner  bool                 // the command is part of another one, which starts no editor
+	input  *string              // standard input, once it is read for a message
 }
 
 func runGit(p *kernel.Proc) int {
@@ -47,7 +52,6 @@ func runGit(p *kernel.Proc) int {
 
 // runCommand applies the options before the command, and runs it.
 func runCommand(p *kernel.Proc, args []string) error {
-	var extra config
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") {
 		name, value, joined := strings.Cut(args[0], "=")
 		if !joined && len(args) > 1 {
@@ -67,11 +71,10 @@ func runCommand(p *kernel.Proc, args []string) error {
 			}
 		case name == "-c" && len(args) > 1:
 			used = 2
-			key, value, given := strings.Cut(args[1], "=")
-			if !given {
-				value = "true"
+			if key := cutBefore(args[1], "="); checkConfigKey(key) != nil {
+				return &failure{128, "error: bogus config parameter: " + key + "\nfatal: unable to parse command-line config"}
 			}
-			extra = append(extra, configEntry{normalizeKey(key), value})
+			exportConfig(p, args[1])
 		case (name == "--git-dir" || name == "--work-tree") && (joined || len(args) > 1):
 			if !joined {
 				used = 2
@@ -89,7 +92,7 @@ func runCommand(p *kernel.Proc, args []string) error {
 	if len(args) == 0 {
 		return &failure{1, strings.TrimSuffix(usage, "\n")}
 	}
-	return runSubcommand(p, args, extra, 0)
+	return runSubcommand(p, args, 0)
 }
 
 func runVersion(p *kernel.Proc) error {
@@ -103,7 +106,7 @@ func setEnv(p *kernel.Proc, name, value string) {
 }
 
 // runSubcommand runs a command or what an alias stands for.
-func runSubcommand(p *kernel.Proc, args []string, extra config, depth int) error {
+func runSubcommand(p *kernel.Proc, args []string, depth int) error {
 	name := args[0]
 	if len(args) > 1 && (args[1] == "--help" || args[1] == "-h" && name != "grep") || name == "help" {
 		_, _ = p.Out().WriteString(usage) // Flush reports the error
@@ -112,44 +115,64 @@ func runSubcommand(p *kernel.Proc, args []string, extra config, depth int) error
 	c := &call{flags: make(map[string]string), values: make(map[string][]string)}
 	sub, ok := subcommands()[name]
 	if !ok {
-		return runAlias(p, args, extra, depth)
+		return runAlias(p, args, depth)
 	}
 	if err := c.parseArguments(name, sub.options, args[1:]); err != nil {
 		return err
 	}
 	if sub.alone != nil {
-		conf := append(readConfig(p, p.Getenv("HOME")+"/.gitconfig"), extra...)
+		conf, err := readConfig(p, "", "")
+		if err != nil {
+			return err
+		}
 		c.repository = &repository{p: p, conf: conf}
 		return sub.alone(c)
 	}
 	r, err := openRepository(p)
 	if err != nil {
-		global := name == "config" && c.has("--global", "--file", "-f") || name == "ls-remote" && len(c.args) > 0
-		if !global {
+		outside := slices.Contains([]string{"apply", "config", "diff", "var"}, name) || name == "ls-remote" && len(c.args) > 0
+		if !outside {
 			return err
 		}
-		r = &repository{p: p, conf: readConfig(p, p.Getenv("HOME")+"/.gitconfig")}
+		r = &repository{p: p}
+		r.conf, r.badConfig = readConfig(p, "", "")
+		if name == "apply" || name == "diff" { // of files outside a repository
+			r.root, _ = p.Resolve(".") // "": the next check reports the error
+		}
 	}
-	r.conf = append(r.conf, extra...)
-	c.repository = r
+	if c.repository = r; r.badConfig != nil && !(name == "config" && c.has("-e", "--edit", "-f", "--file")) {
+		return r.badConfig
+	}
 	if sub.work && r.root == "" {
 		return newFatal("this operation must be run in a work tree")
 	}
-	return sub.run(c)
+	if !slices.Contains(commandsWithHooks, name) {
+		return sub.run(c)
+	}
+	_, old := c.readHead()
+	if err := sub.run(c); err != nil {
+		return err
+	}
+	return c.runHooksAfter(name, old)
 }
 
 // runAlias runs what alias.NAME of the configuration stands for, or returns the error for an unknown command.
-func runAlias(p *kernel.Proc, args []string, extra config, depth int) error {
-	conf := readConfig(p, p.Getenv("HOME")+"/.gitconfig")
-	if r, err := openRepository(p); err == nil {
-		conf = r.conf
+func runAlias(p *kernel.Proc, args []string, depth int) error {
+	r, err := openRepository(p)
+	if err != nil {
+		r = &repository{p: p}
+		r.conf, r.badConfig = readConfig(p, "", "")
 	}
-	text, ok := append(conf, extra...).lookup("alias." + strings.ToLower(args[0]))
+	if r.badConfig != nil {
+		return r.badConfig
+	}
+	text, ok := r.conf.lookup("alias." + strings.ToLower(args[0]))
 	switch {
 	case !ok:
 		return errUnknownCommand(args[0])
 	case strings.HasPrefix(text, "!"):
-		return newFatal("alias '%s' runs a shell command, which this git does not: run it yourself: %s", args[0], text[1:])
+		c := &call{repository: r}
+		return c.runAlias(text[1:], args[1:])
 	case depth >= 10:
 		return newFatal("alias loop detected: expansion of '%s' does not terminate", args[0])
 	}
@@ -157,7 +180,7 @@ func runAlias(p *kernel.Proc, args []string, extra config, depth int) error {
 	if err != nil || len(words) == 0 {
 		return newFatal("bad alias.%s string: unclosed quote", args[0])
 	}
-	return runSubcommand(p, append(words, args[1:]...), extra, depth+1)
+	return runSubcommand(p, append(words, args[1:]...), depth+1)
 }
 
 // splitAlias splits an alias at spaces; quotes and backslashes protect them.
@@ -222,8 +245,13 @@ func (c *call) parseArguments(name, options string, args []string) error {
 		case a == "--":
 			c.paths, c.split = args, true
 			return nil
+		case name == "config" && (len(a) < 2 || a[0] != '-'):
+			c.args = append(append(c.args, a), args...) // a value may begin with -
+			return nil
 		case len(a) < 2 || a[0] != '-' || slices.Contains(known, "-*"):
 			c.args = append(c.args, a)
+		case joined && value == "" && strings.HasPrefix(a, "--") && slices.Contains(known, a):
+			c.setFlag(long, "")
 		case slices.Contains(known, a):
 			c.setFlag(a, "")
 		case slices.Contains(known, a+"=") && len(args) > 0:

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,8 +10,16 @@ import (
 
 // createCommit stores the index as a commit.
 func (c *call) createCommit() error {
+	if c.has("--dry-run", "--short", "--porcelain") {
+		return c.previewCommit()
+	}
 	if err := c.prepareCommit(); err != nil {
 		return err
+	}
+	if !c.inner && !c.has("-n", "--no-verify") {
+		if err := c.runHook("pre-commit", ""); err != nil {
+			return err
+		}
 	}
 	s, err := c.readState()
 	if err != nil {
@@ -24,10 +33,6 @@ func (c *call) createCommit() error {
 	}
 	branch, at := c.readHead()
 	merging := c.hasGitFile("MERGE_HEAD")
-	if c.has("--dry-run") {
-		c.printLong(s, "Initial commit", describeEnd)
-		return nil
-	}
 	if c.has("--amend") && at == "" {
 		return newFatal("You have nothing to amend.")
 	}
@@ -39,7 +44,11 @@ func (c *call) createCommit() error {
 			return err
 		}
 	}
-	if len(s.staged) == 0 && !c.has("--allow-empty", "--amend") && !merging {
+	reword := strings.HasPrefix(c.flags["--fixup"], "reword:")
+	if len(s.staged) == 0 && !c.has("--allow-empty", "--amend") && !merging && !reword {
+		if c.hasGitFile("CHERRY_PICK_HEAD") && !c.hasGitFile("rebase-merge") {
+			_ = c.printError(emptyPickAdvice)
+		}
 		c.printLong(s, "Initial commit", describeEnd)
 		return &failure{1, ""}
 	}
@@ -63,6 +72,33 @@ func (c *call) createCommit() error {
 	return c.printCommitted(branch, i)
 }
 
+// previewCommit prints the state of the working tree as a commit would find it. The index stays as it is.
+func (c *call) previewCommit() error {
+	before, err := c.readIndex()
+	if err != nil {
+		return err
+	}
+	if err := c.prepareCommit(); err != nil {
+		return err
+	}
+	s, err := c.readState()
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.has("--short"):
+		err = c.with(map[string]string{"-s": ""}, nil).printStatus()
+	case c.has("--porcelain"):
+		err = c.with(map[string]string{"--porcelain": ""}, nil).printStatus()
+	default:
+		c.printLong(s, "Initial commit", describeEnd)
+	}
+	if err == nil && len(s.staged) == 0 {
+		err = &failure{1, ""}
+	}
+	return errors.Join(err, c.writeIndex(before))
+}
+
 func describeCommitAct(c *call, at id, merging bool) string {
 	switch {
 	case c.has("--amend"):
@@ -71,7 +107,7 @@ func describeCommitAct(c *call, at id, merging bool) string {
 		return "commit (initial): "
 	case merging:
 		return "commit (merge): "
-	case c.hasGitFile("CHERRY_PICK_HEAD"):
+	case c.hasGitFile("CHERRY_PICK_HEAD") && !c.hasGitFile("rebase-merge"):
 		return "commit (cherry-pick): "
 	}
 	return "commit: "
@@ -137,45 +173,56 @@ func (c *call) with(flags map[string]string, args []string) *call {
 func (c *call) buildCommit(s *state, at id) (*commit, error) {
 	k := &commit{}
 	var err error
-	if k.message, err = c.readMessage(at); err != nil {
+	if k.author, err = c.chooseAuthor(at); err != nil {
 		return nil, err
 	}
 	if k.tree, err = c.writeTree(s.x); err != nil {
 		return nil, err
 	}
-	if err := c.restoreLater(s.x); err != nil {
-		return nil, err
-	}
 	if at != "" {
 		k.parents = []id{at}
+	}
+	if strings.HasPrefix(c.flags["--fixup"], "reword:") && at != "" { // staged changes stay
+		if k.tree, err = c.peelTo(at, "tree", errUnknownRevision("HEAD")); err != nil {
+			return nil, err
+		}
 	}
 	if text := c.readGitFile("MERGE_HEAD"); text != "" {
 		for other := range strings.FieldsSeq(text) {
 			k.parents = append(k.parents, id(other))
 		}
 	}
-	if k.author, err = c.chooseAuthor(at); err != nil {
-		return nil, err
-	}
-	if !c.has("--amend") {
-		return k, nil
-	}
-	last, err := c.readCommit(at)
-	if err != nil {
-		return nil, err
-	}
-	k.parents = last.parents
-	if len(k.parents) == 1 && !c.has("--allow-empty") {
-		parent, err := c.readCommit(k.parents[0])
-		if err != nil {
+	if c.has("--amend") {
+		if err := c.prepareAmend(k, at); err != nil {
 			return nil, err
 		}
-		if parent.tree == k.tree {
-			c.printLong(s, "Initial commit", func(*state, *call) string { return "No changes\n" })
-			return nil, &failure{1, "You asked to amend the most recent commit, but doing so would make\nit empty. You can repeat your command with --allow-empty, or you can\nremove the commit entirely with \"git reset HEAD^\"."}
-		}
 	}
-	return k, nil
+	if k.message, err = c.readMessage(s, at, k.author); err != nil {
+		return nil, err
+	}
+	return k, c.restoreLater(s.x)
+}
+
+// prepareAmend gives a commit the parents of the one that it replaces, and refuses it if it would change nothing.
+func (c *call) prepareAmend(k *commit, at id) error {
+	last, err := c.readCommit(at)
+	if err != nil {
+		return err
+	}
+	k.parents = last.parents
+	if len(k.parents) != 1 || c.has("--allow-empty") {
+		return nil
+	}
+	parent, err := c.readCommit(k.parents[0])
+	if err != nil || parent.tree != k.tree {
+		return err
+	}
+	s, err := c.readState()
+	if err != nil {
+		return err
+	}
+	c.printLong(s, "Initial commit", func(*state, *call) string { return "No changes\n" })
+	return &failure{1, "You asked to amend the most recent commit, but doing so would make\nit empty. You can repeat your command with --allow-empty, or you can\nremove the commit entirely with \"git reset HEAD^\"."}
 }
 
 // restoreLater puts the staged files back that a commit of named files left out.
@@ -196,7 +243,7 @@ func (c *call) restoreLater(x index) error {
 // chooseAuthor returns the author line: that of --author, of a commit that is reused, or of the environment.
 func (c *call) chooseAuthor(at id) (string, error) {
 	line := ""
-	source := c.flags["-C"] + c.flags["--reuse-message"] + c.flags["-c"]
+	source := c.flags["-C"] + c.flags["--reuse-message"] + c.flags["-c"] + c.flags["--reedit-message"]
 	if source == "" {
 		source = c.readGitFile("CHERRY_PICK_HEAD")
 	}
@@ -237,13 +284,10 @@ func formatIdentity(name, mail string, at time.Time) string {
 }
 
 // readMessage returns the message of a commit, cleaned as git does.
-func (c *call) readMessage(at id) (string, error) {
+func (c *call) readMessage(s *state, at id, author string) (string, error) {
 	text, ok, err := c.findMessageText(at)
 	if err != nil {
 		return "", err
-	}
-	if !ok {
-		return "", newError("there is no editor in a virtual sandbox: give the message with -m or -F")
 	}
 	if c.has("-s", "--signoff") {
 		who, err := c.buildIdentity("COMMITTER")
@@ -259,6 +303,28 @@ func (c *call) readMessage(at id) (string, error) {
 		}
 		text = addTrailer(cleanMessage(text), key+": "+strings.TrimSpace(value))
 	}
+	if !c.inner {
+		if text, err = c.editByHook("prepare-commit-msg", text, c.messageSource(at)...); err != nil {
+			return "", err
+		}
+	}
+	if c.isEdited(ok) {
+		dated := c.has("--amend", "--date", "-C", "-c", "--reuse-message", "--reedit-message")
+		shown := *s
+		if c.has("--amend") {
+			if shown.staged, err = c.changesToAmend(s, at); err != nil {
+				return "", err
+			}
+		}
+		if text, err = c.editMessage("COMMIT_EDITMSG", text, c.commentCommit(&shown, author, dated)); err != nil {
+			return "", err
+		}
+	}
+	if !c.inner && !c.has("-n", "--no-verify") {
+		if text, err = c.editByHook("commit-msg", cleanMessage(text)); err != nil {
+			return "", err
+		}
+	}
 	text = cleanMessage(text)
 	if text == "" && !c.has("--allow-empty-message") {
 		return "", &failure{1, "Aborting commit due to empty commit message."}
@@ -266,10 +332,48 @@ func (c *call) readMessage(at id) (string, error) {
 	return text, nil
 }
 
+// isMessageFixup reports whether the commit is one that replaces the message of another one: --fixup=amend: or reword:.
+func (c *call) isMessageFixup() bool {
+	rev := c.flags["--fixup"]
+	return strings.HasPrefix(rev, "amend:") || strings.HasPrefix(rev, "reword:")
+}
+
+// changesToAmend returns what the commit at HEAD changes when the index replaces its tree.
+func (c *call) changesToAmend(s *state, at id) ([]change, error) {
+	last, err := c.readCommit(at)
+	if err != nil {
+		return nil, err
+	}
+	parent := make(map[string]treeEntry)
+	if len(last.parents) > 0 {
+		if err := c.readTree(last.parents[0], "", parent); err != nil {
+			return nil, err
+		}
+	}
+	return compareTrees(c.p, parent, s.x.entries()), nil
+}
+
+// isEdited reports whether the user's editor is started for the message: not if an option gives it, and not for a
+// message that exists if no editor is set.
+func (c *call) isEdited(hasMessage bool) bool {
+	switch {
+	case c.inner || c.has("--no-edit"):
+		return false
+	case c.has("-e", "--edit", "-c", "--reedit-message") || !hasMessage:
+		return true
+	case c.has("-m", "-F", "--file", "-C", "--reuse-message") || c.has("--fixup") && !c.isMessageFixup():
+		return false
+	}
+	return c.findEditor() != ""
+}
+
 // findMessageText returns the message before it is cleaned; ok is false if there is none.
 func (c *call) findMessageText(at id) (text string, ok bool, err error) {
 	if file := c.flags["-F"] + c.flags["--file"]; file != "" {
 		var b []byte
+		if file == "-" && c.input != nil {
+			return *c.input, true, nil
+		}
 		if file == "-" {
 			b, err = c.p.ReadAll(c.p.Stdin)
 		} else {
@@ -278,14 +382,22 @@ func (c *call) findMessageText(at id) (text string, ok bool, err error) {
 		if err != nil {
 			return "", false, newFatal("could not read log file '%s'", file)
 		}
-		return string(b), true, nil
-	}
-	if text, ok := c.flags["-m"]; ok {
+		text = string(b)
+		if file == "-" {
+			c.input = &text
+		}
 		return text, true, nil
 	}
-	source, prefix := c.flags["-C"]+c.flags["--reuse-message"], ""
+	given, ok := c.flags["-m"]
+	if ok && c.isMessageFixup() {
+		return "", false, newFatal("options '-m' and '--fixup:%s' cannot be used together", cutBefore(c.flags["--fixup"], ":"))
+	}
+	if ok && !c.has("--fixup", "--squash") {
+		return given, true, nil
+	}
+	source, prefix := c.flags["-C"]+c.flags["--reuse-message"]+c.flags["-c"]+c.flags["--reedit-message"], ""
 	if rev := c.flags["--fixup"]; rev != "" {
-		source, prefix = rev, "fixup! "
+		source, prefix = strings.TrimPrefix(strings.TrimPrefix(rev, "amend:"), "reword:"), "fixup! "
 	} else if rev := c.flags["--squash"]; rev != "" {
 		source, prefix = rev, "squash! "
 	} else if source == "" && c.has("--amend") {
@@ -296,8 +408,14 @@ func (c *call) findMessageText(at id) (text string, ok bool, err error) {
 		if err != nil {
 			return "", false, newFatal("could not lookup commit %s", source)
 		}
+		if c.isMessageFixup() {
+			return "amend! " + k.subject() + "\n\n" + k.message, true, nil
+		}
 		if prefix != "" {
-			return prefix + k.subject(), true, nil
+			if given != "" {
+				given = "\n\n" + given
+			}
+			return prefix + k.subject() + given, true, nil
 		}
 		return k.message, true, nil
 	}
@@ -390,7 +508,7 @@ func (c *call) printCommitted(branch string, i id) error {
 	if author != committer {
 		_, _ = fmt.Fprintf(c.p.Out(), " Author: %s>\n", author)
 	}
-	if c.has("--amend", "--date", "-C", "--reuse-message") || c.picked {
+	if c.has("--amend", "--date", "-C", "-c", "--reuse-message", "--reedit-message") || c.picked {
 		_, _ = fmt.Fprintf(c.p.Out(), " Date: %s\n", c.formatDate(done.author, ""))
 	}
 	if len(done.parents) > 1 {

@@ -2,18 +2,24 @@ package git
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
-	"github.com/atoll-sandbox/atoll/internal/unix/regex"
 )
 
+// configSource is the file or command line that a value of the configuration comes from, and how far it reaches.
+type configSource struct{ file, scope string }
+
 // configEntry is a value of a configuration: the name is "section.key" or "section.subsection.key".
-type configEntry struct{ name, value string }
+type configEntry struct {
+	name, value string
+	bare        bool          // a name without = and value, which means true
+	source      *configSource // nil if the program set the value
+}
 
 // config is the values of configuration files, in their order; later values win.
 type config []configEntry
@@ -41,6 +47,12 @@ func (c config) isTrue(name string) bool {
 	return slices.Contains([]string{"true", "yes", "on"}, value) || err == nil && n != 0
 }
 
+// isFalse reports whether a name has a value that does not mean true.
+func (c config) isFalse(name string) bool {
+	_, ok := c.lookup(name)
+	return ok && !c.isTrue(name)
+}
+
 // all returns every value of a name.
 func (c config) all(name string) []string {
 	var list []string
@@ -61,246 +73,234 @@ func normalizeKey(name string) string {
 	return strings.ToLower(name[:first]) + name[first:last] + strings.ToLower(name[last:])
 }
 
-// readConfig reads configuration files. Missing files have no values.
-func readConfig(p *kernel.Proc, files ...string) config {
-	var conf config
-	for _, file := range files {
-		b, err := p.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		section := ""
-		for _, line := range joinConfigLines(string(b)) {
-			p.Tick(1)
-			line = strings.TrimSpace(line)
-			if line == "" || line[0] == '#' || line[0] == ';' {
-				continue
-			}
-			if line[0] == '[' {
-				head, rest, _ := strings.Cut(line[1:], "]")
-				section = parseSection(head)
-				if line = strings.TrimSpace(rest); line == "" {
-					continue
-				}
-			}
-			key, value, ok := strings.Cut(line, "=")
-			if !ok {
-				value = "true"
-			}
-			p.Alloc(int64(len(line)) + 96)
-			conf = append(conf, configEntry{section + "." + strings.ToLower(strings.TrimSpace(key)), parseConfigValue(value)})
-		}
-		p.Free(int64(cap(b)))
-	}
-	return conf
+// maxIncludes is how deeply files of the configuration include each other.
+const maxIncludes = 10
+
+// configReader reads files of the configuration.
+type configReader struct {
+	p        *kernel.Proc
+	dir      string // of the repository, for conditions of includes; "" if there is none
+	includes bool   // read the files that include.path names
+	conf     config
 }
 
-// joinConfigLines splits a file into lines, and joins those that end with a backslash.
-func joinConfigLines(text string) []string {
-	return strings.Split(strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\\\n", ""), "\n")
-}
-
-// parseSection returns the name of a section from the text between its brackets.
-func parseSection(head string) string {
-	name, sub, _ := strings.Cut(strings.TrimSpace(head), " ")
-	section := strings.ToLower(name)
-	if sub = strings.TrimSpace(sub); len(sub) >= 2 && sub[0] == '"' {
-		section += "." + strings.NewReplacer(`\"`, `"`, `\\`, `\`).Replace(sub[1:len(sub)-1])
-	}
-	return section
-}
-
-// parseConfigValue resolves quotes, escapes and comments of a value.
-func parseConfigValue(text string) string {
-	var b strings.Builder
-	text = strings.TrimSpace(text)
-	quoted, kept := false, 0
-	for i := 0; i < len(text); i++ {
-		c := text[i]
-		switch {
-		case c == '"':
-			quoted = !quoted
-			kept = b.Len()
-			continue
-		case c == '\\' && i+1 < len(text):
-			i++
-			switch text[i] {
-			case 'n':
-				c = '\n'
-			case 't':
-				c = '\t'
-			default:
-				c = text[i]
-			}
-		case !quoted && (c == '#' || c == ';'):
-			return strings.TrimRight(b.String()[:max(kept, len(strings.TrimRight(b.String(), " \t")))], "")
-		}
-		b.WriteByte(c)
-	}
-	return b.String()
-}
-
-// formatConfigValue quotes a value where a file requires it.
-func formatConfigValue(value string) string {
-	escaped := strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(value)
-	if strings.ContainsAny(value, "#;") || value != strings.TrimSpace(value) {
-		return `"` + escaped + `"`
-	}
-	return escaped
-}
-
-// configEdit is a change of a configuration file.
-type configEdit struct {
-	name, value string
-	add         bool // add a value instead of replacing the last one
-	unset       bool // remove all values
-	section     bool // remove the section that name is
-}
-
-// editConfig changes a configuration file, and reports whether it had what was to be removed or replaced.
-func editConfig(p *kernel.Proc, file string, e configEdit) (bool, error) {
-	b, err := p.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, err
-	}
-	cut := strings.LastIndexByte(e.name, '.')
-	section, key := e.name, ""
-	if !e.section {
-		section, key = e.name[:cut], e.name[cut+1:]
-	}
-	line := "\t" + key + " = " + formatConfigValue(e.value) + "\n"
-	var lines []string
-	for l := range strings.Lines(string(b)) {
-		if !strings.HasSuffix(l, "\n") {
-			l += "\n"
-		}
-		lines = append(lines, l)
-	}
-	at, last, found, current := -1, -1, false, ""
-	var kept []string
-	for _, l := range lines {
-		p.Tick(1)
-		t := strings.TrimSpace(l)
-		if strings.HasPrefix(t, "[") {
-			current = parseSection(cutBefore(t[1:], "]"))
-		}
-		inside := strings.EqualFold(cutBefore(current, "."), cutBefore(section, ".")) && current[len(cutBefore(current, ".")):] == section[len(cutBefore(section, ".")):]
-		matches := inside && !strings.HasPrefix(t, "[") && strings.EqualFold(strings.TrimSpace(cutBefore(t, "=")), key)
-		if inside && e.section || matches && e.unset {
-			found = true
-			continue
-		}
-		kept = append(kept, l)
-		if inside {
-			at = len(kept)
-		}
-		if matches {
-			found, last = true, len(kept)-1
-		}
-	}
-	switch {
-	case e.unset || e.section:
-	case last >= 0 && !e.add:
-		kept[last] = line
-	case at >= 0:
-		kept = slices.Insert(kept, at, line)
-	default:
-		head := section
-		if name, sub, ok := strings.Cut(section, "."); ok {
-			head = name + ` "` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(sub) + `"`
-		}
-		kept = append(kept, "["+head+"]\n", line)
-	}
-	if (e.unset || e.section) && !found {
-		return false, nil
-	}
-	return found, p.WriteFile(file, []byte(strings.Join(kept, "")), 0o644)
-}
-
-// setConfig sets a value in a configuration file.
-func setConfig(p *kernel.Proc, file, name, value string) error {
-	_, err := editConfig(p, file, configEdit{name: name, value: value})
-	return err
-}
-
-// configFile returns the file that the options of git config select.
-func (c *call) configFile() string {
-	switch {
-	case c.has("--file", "-f"):
-		return c.flags["--file"] + c.flags["-f"]
-	case c.has("--global"):
-		return c.p.Getenv("HOME") + "/.gitconfig"
-	}
-	return c.common + "/config"
-}
-
-// manageConfig prints and sets values of the configuration.
-func (c *call) manageConfig() error {
-	file := c.configFile()
-	conf := c.conf
-	if c.has("--global", "--local", "--file", "-f") {
-		conf = readConfig(c.p, file)
-	}
-	out := c.p.Out()
-	if c.has("--list", "-l") {
-		for _, e := range conf {
-			_, _ = fmt.Fprintf(out, "%s=%s\n", e.name, e.value) // Flush reports the error
-		}
+// readFile adds the values of a file, and of the files that it includes. A missing file has no values.
+func (r *configReader) readFile(file, scope string, depth int) error {
+	b, err := r.p.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) || err != nil && depth == 0 && scope != "command" {
 		return nil
 	}
-	if len(c.args) == 0 || !c.has("--remove-section", "--get-regexp") && !strings.Contains(strings.Trim(c.args[0], "."), ".") {
-		return newError("key does not contain a section: %s", strings.Join(c.args, " "))
+	if err != nil {
+		return newFatal("unable to access '%s'", file)
 	}
-	name := normalizeKey(c.args[0])
-	switch {
-	case c.has("--unset", "--unset-all", "--remove-section"):
-		found, err := editConfig(c.p, file, configEdit{name: c.args[0], unset: !c.has("--remove-section"), section: c.has("--remove-section")})
-		if err == nil && !found {
-			if c.has("--remove-section") {
-				return newFatal("no such section: %s", c.args[0])
-			}
-			err = &failure{5, ""}
-		}
-		return err
-	case c.has("--get-regexp"):
-		m, err := c.compilePattern(c.args[0], regex.Options{Syntax: regex.ERE, Dialect: regex.Grep})
-		if err != nil {
-			return err
-		}
-		for _, e := range conf {
-			if m.matches([]byte(e.name)) {
-				_, _ = fmt.Fprintf(out, "%s %s\n", e.name, e.value)
-			}
-		}
-		return nil
-	case len(c.args) == 1 || c.has("--get", "--get-all"):
-		return c.printConfig(conf, name)
-	}
-	if strings.ContainsAny(c.args[0], "\n\x00") {
-		return newError("invalid key (newline): %s", c.args[0])
-	}
-	_, err := editConfig(c.p, file, configEdit{name: c.args[0], value: c.args[1], add: c.has("--add")})
-	return err
-}
-
-// printConfig prints the values of a name.
-func (c *call) printConfig(conf config, name string) error {
-	list := conf.all(name)
-	if len(list) == 0 {
-		if value, ok := c.flags["--default"]; ok {
-			_, _ = fmt.Fprintln(c.p.Out(), value) // Flush reports the error, as of all writes
+	defer r.p.Free(int64(cap(b)))
+	source := &configSource{file, scope}
+	return scanConfig(r.p, string(b), file, func(it configItem) error {
+		if it.kind != configValue {
 			return nil
 		}
-		return &failure{1, ""}
+		return r.addEntry(configEntry{it.section + "." + strings.ToLower(it.key), it.value, it.bare, source}, depth)
+	})
+}
+
+// addEntry adds a value, and the values of the file that it includes.
+func (r *configReader) addEntry(e configEntry, depth int) error {
+	r.p.Tick(1)
+	r.p.Alloc(int64(len(e.name)+len(e.value)) + 112)
+	r.conf = append(r.conf, e)
+	if !r.includes || e.bare || !strings.HasSuffix(e.name, ".path") {
+		return nil
 	}
-	if !c.has("--get-all") {
-		list = list[len(list)-1:]
+	condition, conditional := strings.CutPrefix(strings.TrimSuffix(e.name, ".path"), "includeif.")
+	if e.name != "include.path" && (!conditional || !r.meetsCondition(condition, e.source.file)) {
+		return nil
 	}
-	for _, value := range list {
-		if c.has("--bool", "--type") {
-			value = fmt.Sprint(config{{name, value}}.isTrue(name))
+	file := expandHome(r.p, e.value)
+	if !strings.HasPrefix(file, "/") {
+		if e.source.file == "" {
+			return newFatal("relative config includes must come from files")
 		}
-		_, _ = fmt.Fprintln(c.p.Out(), value)
+		file = e.source.file[:strings.LastIndexByte(e.source.file, '/')+1] + file
+	}
+	if depth >= maxIncludes {
+		return newFatal("exceeded maximum include depth (%d) while including\n\t%s\nfrom\n\t%s\nThis might be due to circular includes.", maxIncludes, file, orDefault(e.source.file, "command line"))
+	}
+	return r.readFile(file, e.source.scope, depth+1)
+}
+
+// expandHome returns a path with the user's home in the place of ~.
+func expandHome(p *kernel.Proc, file string) string {
+	if rest, ok := strings.CutPrefix(file, "~/"); ok {
+		return strings.TrimSuffix(p.Getenv("HOME"), "/") + "/" + rest
+	}
+	return file
+}
+
+// meetsCondition reports whether the condition of an include holds for the repository.
+func (r *configReader) meetsCondition(condition, file string) bool {
+	kind, pattern, _ := strings.Cut(condition, ":")
+	if r.dir == "" || pattern == "" {
+		return false
+	}
+	text := ""
+	switch kind {
+	case "gitdir", "gitdir/i":
+		pattern = expandHome(r.p, pattern)
+		if rest, ok := strings.CutPrefix(pattern, "./"); ok {
+			pattern = path.Join(path.Dir(file), ".") + "/" + rest
+		} else if !strings.HasPrefix(pattern, "/") {
+			pattern = "**/" + pattern
+		}
+		text = r.dir
+		if real, err := r.p.Resolve(r.dir); err == nil {
+			text = real
+		}
+		if kind == "gitdir/i" {
+			text, pattern = strings.ToLower(text), strings.ToLower(pattern)
+		}
+	case "onbranch":
+		b, err := r.p.ReadFile(r.dir + "/HEAD")
+		branch, ok := strings.CutPrefix(strings.TrimSpace(string(b)), "ref: refs/heads/")
+		r.p.Free(int64(cap(b)))
+		if err != nil || !ok {
+			return false
+		}
+		text = branch
+	default:
+		return false
+	}
+	if strings.HasSuffix(pattern, "/") {
+		pattern += "**"
+	}
+	return matchParts(r.p, strings.Split(pattern, "/"), strings.Split(text, "/"))
+}
+
+// globalConfigFiles returns the configuration files of the user.
+func globalConfigFiles(p *kernel.Proc) []string {
+	for _, e := range p.Env {
+		if file, ok := strings.CutPrefix(e, "GIT_CONFIG_GLOBAL="); ok {
+			return []string{file}
+		}
+	}
+	home := p.Getenv("HOME")
+	return []string{orDefault(p.Getenv("XDG_CONFIG_HOME"), home+"/.config") + "/git/config", home + "/.gitconfig"}
+}
+
+// readConfig returns the configuration of the user, of the repository and of the command line. The repository is given by
+// its own directory and the one of its main working tree, which are "" outside of repositories.
+func readConfig(p *kernel.Proc, dir, common string) (config, error) {
+	r := &configReader{p: p, dir: dir, includes: true}
+	for _, file := range globalConfigFiles(p) {
+		if err := r.readFile(file, "global", 0); err != nil {
+			return r.conf, err
+		}
+	}
+	if common != "" {
+		if err := r.readFile(common+"/config", "local", 0); err != nil {
+			return r.conf, err
+		}
+		if r.conf.isTrue("extensions.worktreeconfig") {
+			if err := r.readFile(dir+"/config.worktree", "worktree", 0); err != nil {
+				return r.conf, err
+			}
+		}
+	}
+	if err := r.readVariables(); err != nil {
+		return r.conf, err
+	}
+	return r.conf, r.readParameters()
+}
+
+// readVariables adds the values of $GIT_CONFIG_COUNT and the variables that it counts.
+func (r *configReader) readVariables() error {
+	count := r.p.Getenv("GIT_CONFIG_COUNT")
+	if count == "" {
+		return nil
+	}
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 0 {
+		return newFatal("bogus count in GIT_CONFIG_COUNT: %s", count)
+	}
+	set := make(map[string]string)
+	for _, e := range r.p.Env {
+		r.p.Tick(1)
+		if strings.HasPrefix(e, "GIT_CONFIG_") {
+			name, value, _ := strings.Cut(e, "=")
+			set[name] = value
+		}
+	}
+	source := &configSource{scope: "command"}
+	for i := range n {
+		key, ok := set["GIT_CONFIG_KEY_"+strconv.Itoa(i)]
+		value, given := set["GIT_CONFIG_VALUE_"+strconv.Itoa(i)]
+		if !ok || !given {
+			word := map[bool]string{false: "key GIT_CONFIG_KEY_", true: "value GIT_CONFIG_VALUE_"}[ok]
+			return &failure{128, "error: missing config " + word + strconv.Itoa(i) + "\nfatal: unable to parse command-line config"}
+		}
+		if checkConfigKey(key) != nil {
+			return &failure{128, "error: bogus config parameter: " + key + "\nfatal: unable to parse command-line config"}
+		}
+		if err := r.addEntry(configEntry{name: normalizeKey(key), value: value, source: source}, 0); err != nil {
+			return err
+		}
 	}
 	return nil
 }
+
+// exportConfig adds NAME=VALUE, or a name alone, to the variable by which git passes values of the command line to the
+// programs that it starts.
+func exportConfig(p *kernel.Proc, text string) {
+	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+	name, value, given := strings.Cut(text, "=")
+	text = quote(name)
+	if given {
+		text += "=" + quote(value)
+	}
+	setEnv(p, "GIT_CONFIG_PARAMETERS", strings.TrimPrefix(p.Getenv("GIT_CONFIG_PARAMETERS")+" "+text, " "))
+}
+
+// readParameters adds the values that exportConfig has stored.
+func (r *configReader) readParameters() error {
+	words, err := splitAlias(r.p.Getenv("GIT_CONFIG_PARAMETERS"))
+	source := &configSource{scope: "command"}
+	for _, word := range words {
+		name, value, given := strings.Cut(word, "=")
+		if !given {
+			value = "true"
+		}
+		if checkConfigKey(name) != nil {
+			return newFatal("bogus format in GIT_CONFIG_PARAMETERS")
+		}
+		if err := r.addEntry(configEntry{normalizeKey(name), value, !given, source}, 0); err != nil {
+			return err
+		}
+	}
+	if err != nil {
+		return newFatal("bogus format in GIT_CONFIG_PARAMETERS")
+	}
+	return nil
+}
+
+// checkConfigKey returns an error unless a name is one of a value of the configuration.
+func checkConfigKey(name string) error {
+	first, last := strings.IndexByte(name, '.'), strings.LastIndexByte(name, '.')
+	switch {
+	case last <= 0:
+		return &failure{2, "error: key does not contain a section: " + name}
+	case last == len(name)-1:
+		return &failure{2, "error: key does not contain variable name: " + name}
+	case strings.ContainsAny(name, "\n\x00"):
+		return &failure{1, "error: invalid key (newline): " + name}
+	case !isConfigWord(name[:first]) || !isConfigWord(name[last+1:]) || !isLetter(name[last+1]):
+		return &failure{1, "error: invalid key: " + name}
+	}
+	return nil
+}
+
+// isConfigWord reports whether a word can be the name of a section or a value.
+func isConfigWord(s string) bool {
+	return strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+// isLetter reports whether a byte is a letter of ASCII.
+func isLetter(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' }

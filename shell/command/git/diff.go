@@ -1,14 +1,17 @@
 package git
 
 import (
+	"bytes"
 	"slices"
 	"strings"
+
+	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
 )
 
 // printDiff prints the differences between two of: commits, the index and the working tree.
 func (c *call) printDiff() error {
-	if c.has("--no-index") {
-		return newFatal("git diff --no-index is not supported here; use diff -u")
+	if c.has("--no-index") || c.dir == "" {
+		return c.diffOutside()
 	}
 	return c.printDifference("patch")
 }
@@ -23,6 +26,7 @@ func (c *call) printDifference(fallback string) error {
 	if err != nil {
 		return err
 	}
+	finish := c.openOutput(f)
 	revs, operands, err := c.readSides()
 	if err != nil {
 		return err
@@ -50,7 +54,10 @@ func (c *call) printDifference(fallback string) error {
 			list[n].old, list[n].new = list[n].new, list[n].old
 		}
 	}
-	list = c.filter(slices.DeleteFunc(list, func(ch change) bool { return !selects(c.p, paths, ch.name) }))
+	list, err = f.filter(slices.DeleteFunc(list, func(ch change) bool { return !selects(c.p, paths, ch.name) }))
+	if err != nil {
+		return err
+	}
 	if f.ignore != 0 {
 		if list, err = f.dropIgnored(list); err != nil {
 			return err
@@ -61,10 +68,47 @@ func (c *call) printDifference(fallback string) error {
 			return err
 		}
 	}
-	if c.has("--quiet", "--exit-code") && len(list) > 0 {
-		return &failure{1, ""}
+	if err := finish(); err != nil {
+		return err
 	}
-	return nil
+	return c.diffStatus(f, len(list) > 0)
+}
+
+// diffStatus returns the exit code: 1 for changes if it was asked for, and 2 for what --check finds.
+func (c *call) diffStatus(f *patch, changed bool) error {
+	code := 0
+	if changed && c.has("--quiet", "--exit-code", "--no-index") {
+		code = 1
+	}
+	if f.badSpace {
+		code |= 2
+	}
+	if code == 0 {
+		return nil
+	}
+	return &failure{code, ""}
+}
+
+// openOutput makes a printer write to the file of --output; the function that it returns writes the file.
+func (c *call) openOutput(f *patch) func() error {
+	name := c.flags["--output"]
+	if name == "" {
+		return func() error { return nil }
+	}
+	b := &chargedBuffer{p: c.p}
+	f.to = b
+	return func() error { return c.p.WriteFile(name, b.Bytes(), 0o644) }
+}
+
+// chargedBuffer is a buffer whose memory is charged.
+type chargedBuffer struct {
+	bytes.Buffer
+	p *kernel.Proc
+}
+
+func (b *chargedBuffer) Write(text []byte) (int, error) {
+	b.p.Alloc(int64(len(text)))
+	return b.Buffer.Write(text)
 }
 
 // dropIgnored removes changes that are only in ignored white space.
@@ -187,8 +231,8 @@ func (c *call) compareSides(f *patch, x index, revs []id) ([]change, error) {
 		return c.markUnmerged(compareTrees(c.p, old, new)), nil
 	}
 	f.work = true
-	for name := range x {
-		e, ok, err := c.workEntry(name)
+	for name, staged := range x {
+		e, ok, err := c.workState(name, staged)
 		if err != nil {
 			return nil, err
 		}

@@ -122,7 +122,10 @@ func (c *call) compareLevels(f *patch, old, new id, operands []string) ([]change
 			list[n].old, list[n].new = list[n].new, list[n].old
 		}
 	}
-	return c.filter(slices.DeleteFunc(list, func(ch change) bool { return !selects(c.p, paths, ch.name) })), err
+	if err != nil {
+		return nil, err
+	}
+	return f.filter(slices.DeleteFunc(list, func(ch change) bool { return !selects(c.p, paths, ch.name) }))
 }
 
 // levelKey is what entries of trees are sorted by: a directory comes as if its name ended with a slash.

@@ -2,6 +2,7 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -20,6 +21,7 @@ type change struct {
 	from     string // the old name of a renamed file
 	score    int    // its similarity
 	unmerged bool
+	paired   bool // two files with different names are compared, which is no rename
 }
 
 // letter returns A, M, D, R, T or U.
@@ -27,7 +29,7 @@ func (c change) letter() string {
 	switch {
 	case c.unmerged:
 		return "U"
-	case c.from != "":
+	case c.isRename():
 		return "R"
 	case c.old.mode == 0:
 		return "A"
@@ -38,6 +40,8 @@ func (c change) letter() string {
 	}
 	return "M"
 }
+
+func (c change) isRename() bool { return c.from != "" && !c.paired }
 
 // oldName returns the name of the old side.
 func (c change) oldName() string { return orDefault(c.from, c.name) }
@@ -106,7 +110,9 @@ type patch struct {
 	ignore    byte // 'w': all white space, 'b': its amount, 'e': at the end of lines
 	work      bool // the new side is the working tree
 	noRenames bool
-	zero      bool // names end with a zero byte
+	similar   int    // the least mark of a rename; 0: leastSimilar
+	letters   string // of --diff-filter
+	zero      bool   // names end with a zero byte
 	noPrefix  bool
 	binary    bool // binary files are printed as patches
 	full      bool // names of objects are not abbreviated in patches
@@ -122,6 +128,10 @@ type patch struct {
 	added     int
 	removed   int
 	statRows  []statRow
+	check     bool // added lines with wrong white space are printed
+	badSpace  bool // there are such lines
+	dirs      *dirStat
+	read      func(name string, e treeEntry) ([]byte, error) // instead of readSide
 }
 
 // diffOptions are the options of commands that print changes.
@@ -152,6 +162,19 @@ func (c *call) newPatch(fallback string) (*patch, error) {
 	if n, err := strconv.Atoi(cutBefore(c.flags["--stat"], ",")); err == nil {
 		f.width = n
 	}
+	f.check = c.has("--check")
+	var err error
+	if f.dirs, err = c.readDirStat(); err != nil {
+		return nil, err
+	}
+	f.letters = c.flags["--diff-filter"]
+	if text := c.flags["-M"] + c.flags["--find-renames"]; text != "" {
+		score, err := parseSimilarity(text)
+		if err != nil {
+			return nil, err
+		}
+		f.similar = score
+	}
 	if !f.hasFormat() {
 		switch fallback {
 		case "patch":
@@ -170,21 +193,30 @@ func (c *call) newPatch(fallback string) (*patch, error) {
 
 // hasFormat reports whether the printer prints anything.
 func (f *patch) hasFormat() bool {
-	return f.stat || f.shortStat || f.numStat || f.names || f.status || f.summary || f.raw || f.text
+	return f.stat || f.shortStat || f.numStat || f.names || f.status || f.summary || f.raw || f.text || f.check || f.dirs != nil
 }
 
-// filter applies the options that select changes.
-func (c *call) filter(list []change) []change {
-	letters := c.flags["--diff-filter"]
+// filter applies --diff-filter, for which renames must be known.
+func (f *patch) filter(list []change) ([]change, error) {
+	letters := f.letters
 	if letters == "" {
-		return list
+		return list, nil
 	}
+	list, err := f.joinRenames(list)
 	return slices.DeleteFunc(list, func(ch change) bool {
 		if strings.ToLower(letters) == letters {
 			return strings.Contains(strings.ToUpper(letters), ch.letter())
 		}
 		return !strings.Contains(letters, ch.letter())
-	})
+	}), err
+}
+
+// joinRenames joins removed and created files to renames, unless that is switched off.
+func (f *patch) joinRenames(list []change) ([]change, error) {
+	if f.noRenames {
+		return list, nil
+	}
+	return f.r.findRenames(list, cmp.Or(f.similar, leastSimilar), func(c change) ([]byte, error) { return f.readSide(c.name, c.new, f.work) })
 }
 
 // readSide returns the text of a side of a change.
@@ -192,6 +224,8 @@ func (f *patch) readSide(name string, e treeEntry, work bool) ([]byte, error) {
 	switch {
 	case e.mode == 0:
 		return nil, nil
+	case f.read != nil:
+		return f.read(name, e)
 	case e.mode == modeRepo:
 		return []byte("Subproject commit " + string(e.id) + "\n"), nil
 	case work:
@@ -204,12 +238,9 @@ func (f *patch) readSide(name string, e treeEntry, work bool) ([]byte, error) {
 
 // printAll finds renames, unless they are switched off, and prints all changes.
 func (f *patch) printAll(list []change) error {
-	if !f.noRenames {
-		var err error
-		list, err = f.r.findRenames(list, func(c change) ([]byte, error) { return f.readSide(c.name, c.new, f.work) })
-		if err != nil {
-			return err
-		}
+	list, err := f.joinRenames(list)
+	if err != nil {
+		return err
 	}
 	if f.raw {
 		for _, c := range list {
@@ -225,13 +256,21 @@ func (f *patch) printAll(list []change) error {
 	if err := f.printNumbers(list); err != nil {
 		return err
 	}
+	if f.dirs != nil {
+		if err := f.printDirStat(list); err != nil {
+			return err
+		}
+	}
 	if f.summary {
 		f.printModes(list)
+	}
+	if f.check {
+		return f.checkAll(list)
 	}
 	if !f.text {
 		return nil
 	}
-	if f.stat || f.shortStat || f.numStat || f.raw || f.summary {
+	if f.stat || f.shortStat || f.numStat || f.raw || f.summary || f.dirs != nil {
 		f.printf("\n")
 	}
 	for _, c := range list {
@@ -331,14 +370,14 @@ func (f *patch) printRaw(c change) {
 	}
 	letter := c.letter()
 	new := short(c.new)
-	if c.from != "" {
+	if c.isRename() {
 		letter = fmt.Sprintf("R%03d", c.score*100/mostSimilar)
 	}
 	if f.work {
 		new = zero
 	}
 	name := f.show(c.name)
-	if c.from != "" {
+	if c.isRename() {
 		name = f.show(c.from) + separator + name
 	}
 	f.printf(":%06o %06o %s %s %s%s%s%s", c.old.mode, c.new.mode, short(c.old), new, letter, separator, name, f.lineEnd())
@@ -350,12 +389,14 @@ func (f *patch) printName(c change) {
 		tab = "\x00"
 	}
 	switch {
+	case f.names && f.read != nil && c.new.mode == 0:
+		f.printf("/dev/null%s", f.lineEnd())
 	case f.names:
 		f.printf("%s%s", f.show(c.name), f.lineEnd())
-	case c.from != "":
+	case c.isRename():
 		f.printf("R%03d%s%s%s%s%s", c.score*100/mostSimilar, tab, f.show(c.from), tab, f.show(c.name), f.lineEnd())
 	default:
-		f.printf("%s%s%s%s", c.letter(), tab, f.show(c.name), f.lineEnd())
+		f.printf("%s%s%s%s", c.letter(), tab, f.show(c.oldName()), f.lineEnd())
 	}
 }
 
@@ -473,7 +514,7 @@ func (f *patch) printHead(c change, full bool) {
 	default:
 		mode = fmt.Sprintf(" %06o", c.new.mode)
 	}
-	if c.from != "" {
+	if c.isRename() {
 		f.printf("similarity index %d%%\nrename from %s\nrename to %s\n", c.score*100/mostSimilar, f.show(c.from), f.show(c.name))
 	}
 	switch {

@@ -95,6 +95,12 @@ func dropBadRefs(refs []remoteRef) []remoteRef {
 // readDepth returns the number of --depth, 0 without it.
 func (c *call) readDepth() (int, error) {
 	text, ok := c.flags["--depth"]
+	if c.has("--unshallow") {
+		if len(c.readShallow()) == 0 {
+			return 0, newFatal("--unshallow on a complete repository does not make sense")
+		}
+		return infiniteDepth, nil
+	}
 	if !ok {
 		return 0, nil
 	}

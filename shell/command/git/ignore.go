@@ -12,6 +12,9 @@ import (
 
 // ignoreRule is a line of a .gitignore.
 type ignoreRule struct {
+	file                    string // that has the line
+	line                    int    // from 1
+	text                    string // of the line
 	dir, pattern            string
 	negated, onlyDirs, base bool
 }
@@ -23,18 +26,20 @@ func (r *repository) readIgnore(file, dir string) []ignoreRule {
 		return nil
 	}
 	var list []ignoreRule
+	n := 0
 	for line := range strings.Lines(string(b)) {
+		n++
 		line = trimIgnoreLine(line)
 		if line == "" || line[0] == '#' {
 			continue
 		}
-		rule := ignoreRule{dir: dir}
+		rule := ignoreRule{dir: dir, file: file, line: n, text: line}
 		line, rule.negated = strings.CutPrefix(line, "!")
 		line = strings.TrimPrefix(line, `\`) // of a # or ! that is a part of the name
 		line, rule.onlyDirs = strings.CutSuffix(line, "/")
 		rule.base = !strings.Contains(line, "/")
 		rule.pattern = strings.TrimPrefix(line, "/")
-		r.p.Alloc(96)
+		r.p.Alloc(136)
 		list = append(list, rule)
 	}
 	return list
@@ -49,8 +54,15 @@ func trimIgnoreLine(line string) string {
 	return line
 }
 
+// isIgnored reports whether the last rule that matches a file ignores it.
 func (r *repository) isIgnored(rules []ignoreRule, name string, dir bool) bool {
-	for _, rule := range slices.Backward(rules) {
+	rule := r.findRule(rules, name, dir)
+	return rule != nil && !rule.negated
+}
+
+// findRule returns the last rule that matches a file, or nil.
+func (r *repository) findRule(rules []ignoreRule, name string, dir bool) *ignoreRule {
+	for n, rule := range slices.Backward(rules) {
 		below, ok := strings.CutPrefix(name, rule.dir)
 		if !ok || rule.onlyDirs && !dir {
 			continue
@@ -62,10 +74,10 @@ func (r *repository) isIgnored(rules []ignoreRule, name string, dir bool) bool {
 			matched = matchParts(r.p, strings.Split(rule.pattern, "/"), strings.Split(below, "/"))
 		}
 		if matched {
-			return !rule.negated
+			return &rules[n]
 		}
 	}
-	return false
+	return nil
 }
 
 // matchParts matches the parts of a path with those of a pattern; ** stands for any number of parts.
@@ -220,7 +232,8 @@ func (w *workLister) add(name string) {
 
 // walkDir lists a directory below another one.
 func (w *workLister) walkDir(name string, rules []ignoreRule, known, ignored, silent bool) (bool, error) {
-	if known || w.isRepository(name) {
+	link := known && w.x[name].mode != modeRepo // or a file, in whose place the directory is
+	if known && !link || w.isRepository(name) {
 		if has := !w.o.ignored || ignored; has && !silent {
 			if !known {
 				name += "/"
@@ -231,7 +244,7 @@ func (w *workLister) walkDir(name string, rules []ignoreRule, known, ignored, si
 	}
 	whole := w.o.collapse && !w.tracked[name] && (!w.o.ignored || ignored)
 	has, err := w.walk(name+"/", rules, ignored, whole || silent)
-	if err == nil && whole && has && !silent {
+	if err == nil && whole && has && !silent && !link {
 		w.add(name + "/")
 	}
 	return has, err
@@ -248,6 +261,13 @@ func (w *workLister) isRepository(name string) bool {
 
 // isIgnoredPath reports whether a rule ignores a path or a directory above it.
 func (r *repository) isIgnoredPath(name string) bool {
+	rule := r.findIgnoreRule(name)
+	return rule != nil && !rule.negated
+}
+
+// findIgnoreRule returns the rule that decides about a path: one that ignores a directory above it, or the last one that
+// matches it; nil if there is none.
+func (r *repository) findIgnoreRule(name string) *ignoreRule {
 	rules := r.globalRules()
 	dir := ""
 	for {
@@ -255,11 +275,9 @@ func (r *repository) isIgnoredPath(name string) bool {
 		rest := name[len(dir):]
 		first, _, deeper := strings.Cut(rest, "/")
 		info, err := r.p.Lstat(r.root + "/" + dir + first)
-		if r.isIgnored(rules, dir+first, deeper || err == nil && info.IsDir()) {
-			return true
-		}
-		if !deeper {
-			return false
+		rule := r.findRule(rules, dir+first, deeper || err == nil && info.IsDir())
+		if !deeper || rule != nil && !rule.negated {
+			return rule
 		}
 		dir += first + "/"
 	}

@@ -18,7 +18,9 @@ import (
 // indexEntry is a file of the index, with the state of the file when it was added.
 type indexEntry struct {
 	treeEntry
-	stat [40]byte // times, device, inode, mode, owner and size, as in the file
+	stat    [40]byte // times, device, inode, mode, owner and size, as in the file
+	assumed bool     // unchanged, whatever the file is
+	skipped bool     // not in the working tree
 }
 
 // index is the merged files of .git/index; those with conflicts are in repository.conflicts.
@@ -65,6 +67,8 @@ func (r *repository) readIndex() (index, error) {
 		name := string(rest[at : at+end])
 		e := indexEntry{treeEntry: treeEntry{binary.BigEndian.Uint32(rest[24:]), id(hex.EncodeToString(rest[40:60]))}}
 		copy(e.stat[:], rest[:40])
+		e.assumed = flags&0x8000 != 0
+		e.skipped = at == 64 && rest[62]&0x40 != 0
 		r.p.Alloc(int64(len(name)) + 250)
 		if stage := flags >> 12 & 3; stage != 0 {
 			sides := r.conflicts[name]
@@ -78,6 +82,10 @@ func (r *repository) readIndex() (index, error) {
 			return nil, bad
 		}
 		rest = rest[size:]
+	}
+	r.modes = nil
+	if r.conf.isFalse("core.filemode") {
+		r.modes = x
 	}
 	return x, nil
 }
@@ -98,10 +106,11 @@ func (r *repository) writeIndex(x index) error {
 	r.p.Alloc(int64(2 * size))
 	defer r.p.Free(int64(2 * size))
 	b := make([]byte, 12, size)
-	count := uint32(0)
+	count, extended := uint32(0), false
 	for _, name := range names {
 		r.p.Tick(4)
 		if e, ok := x[name]; ok {
+			extended = extended || e.skipped
 			b = appendIndexEntry(b, name, e, 0)
 			count++
 			continue
@@ -114,6 +123,9 @@ func (r *repository) writeIndex(x index) error {
 		}
 	}
 	copy(b, "DIRC\x00\x00\x00\x02")
+	if extended {
+		b[7] = 3
+	}
 	binary.BigEndian.PutUint32(b[8:], count)
 	sum := sha1.Sum(b)
 	return r.p.WriteFile(r.dir+"/index", append(b, sum[:]...), 0o644)
@@ -128,7 +140,17 @@ func appendIndexEntry(b []byte, name string, e indexEntry, stage int) []byte {
 	if err != nil || len(raw) != 20 {
 		raw = make([]byte, 20) // git refuses the null object
 	}
-	b = binary.BigEndian.AppendUint16(append(b, raw...), uint16(min(len(name), 0xfff)|stage<<12))
+	flags := min(len(name), 0xfff) | stage<<12
+	if e.assumed {
+		flags |= 0x8000
+	}
+	if e.skipped {
+		flags |= 0x4000
+	}
+	b = binary.BigEndian.AppendUint16(append(b, raw...), uint16(flags))
+	if e.skipped {
+		b = append(b, 0x40, 0)
+	}
 	b = append(b, name...)
 	return append(b, make([]byte, 8-(len(b)-start)%8)...)
 }

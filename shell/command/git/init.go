@@ -54,5 +54,6 @@ func createGitDir(p *kernel.Proc, dir, branch string, bare bool) error {
 	if !bare {
 		conf += "\tlogallrefupdates = true\n"
 	}
-	return errors.Join(p.WriteFile(dir+"/HEAD", []byte("ref: refs/heads/"+branch+"\n"), 0o644), p.WriteFile(dir+"/config", []byte(conf), 0o644))
+	about := "Unnamed repository; edit this file 'description' to name the repository.\n"
+	return errors.Join(p.WriteFile(dir+"/description", []byte(about), 0o644), p.WriteFile(dir+"/HEAD", []byte("ref: refs/heads/"+branch+"\n"), 0o644), p.WriteFile(dir+"/config", []byte(conf), 0o644))
 }

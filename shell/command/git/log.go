@@ -2,6 +2,7 @@ package git
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,7 +12,7 @@ import (
 )
 
 // logOptions are the options of commands that list commits.
-const logOptions = " -n= --max-count= --skip= --oneline --format= --pretty= --pretty --graph --all --branches --tags --remotes --decorate --decorate= --no-decorate --reverse --merges --no-merges --first-parent --since= --after= --until= --before= --author= --committer= --grep= -i --regexp-ignore-case -E --extended-regexp -F --fixed-strings --invert-grep -S= -G= --follow --topo-order --date-order --author-date-order --date= --abbrev-commit --no-abbrev-commit --left-right --cherry-pick --right-only --left-only --no-walk --root -m -c --cc --full-history --parents --count --notes --notes= --no-notes --source --no-mailmap --use-mailmap --relative-date --no-patch -s -L= -g --walk-reflogs "
+const logOptions = " -n= --max-count= --skip= --oneline --format= --pretty= --pretty --graph --all --branches --tags --remotes --decorate --decorate= --no-decorate --reverse --merges --no-merges --first-parent --since= --after= --until= --before= --author= --committer= --grep= --all-match --min-parents= --max-parents= -i --regexp-ignore-case -E --extended-regexp -F --fixed-strings --invert-grep -S= -G= --follow --topo-order --date-order --author-date-order --date= --abbrev-commit --no-abbrev-commit --left-right --cherry-pick --right-only --left-only --no-walk --root -m -c --cc --full-history --parents --count --notes --notes= --no-notes --source --no-mailmap --use-mailmap --relative-date --no-patch -s -L= -g --walk-reflogs "
 
 // selection is the commits that a command lists.
 type selection struct {
@@ -33,6 +34,7 @@ type logRun struct {
 	until    int64
 	most     int
 	skip     int
+	parents  [2]int                // least and most; -1: any number
 	patterns map[string][]*pattern // by the option
 	names    map[id][]string       // decorations
 	printed  int
@@ -42,6 +44,7 @@ type logRun struct {
 	kept     map[id][]id      // parents that a history of paths follows
 	charged  int64            // bytes, for the text of the commit that is printed
 	notes    *notes           // nil: not read yet
+	entry    *loggedEntry     // of the log along which -g walks
 }
 
 // newLog reads the options of a command that lists commits.
@@ -50,14 +53,17 @@ func (c *call) newLog() (*logRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &logRun{call: c, f: f, most: -1, date: c.flags["--date"], until: 1 << 62, since: -1 << 62, patterns: make(map[string][]*pattern)}
+	l := &logRun{call: c, f: f, most: -1, parents: [2]int{0, -1}, date: c.flags["--date"], until: 1 << 62, since: -1 << 62, patterns: make(map[string][]*pattern)}
 	if c.has("--relative-date") {
 		l.date = "relative"
 	}
 	for _, option := range []struct {
 		text string
 		to   *int
-	}{{c.flags["-n"] + c.flags["--max-count"], &l.most}, {c.flags["--skip"], &l.skip}} {
+	}{
+		{c.flags["-n"] + c.flags["--max-count"], &l.most}, {c.flags["--skip"], &l.skip}, {c.flags["--min-parents"], &l.parents[0]},
+		{c.flags["--max-parents"], &l.parents[1]},
+	} {
 		if option.text == "" {
 			continue
 		}
@@ -93,6 +99,10 @@ func (l *logRun) readFormat() error {
 	if l.has("--oneline") {
 		format = "oneline"
 		l.flags["--abbrev-commit"] = ""
+	}
+	if format == "" && given {
+		l.format = "user"
+		return nil
 	}
 	if format == "" {
 		format = orDefault(l.conf.get("format.pretty"), "medium")
@@ -151,6 +161,9 @@ func (l *logRun) accepts(k *commit) bool {
 	if l.has("--no-merges") && len(k.parents) > 1 || l.has("--merges") && len(k.parents) < 2 {
 		return false
 	}
+	if len(k.parents) < l.parents[0] || l.parents[1] >= 0 && len(k.parents) > l.parents[1] {
+		return false
+	}
 	at := k.commitTime()
 	if at > l.until || at < l.since {
 		return false
@@ -159,7 +172,15 @@ func (l *logRun) accepts(k *commit) bool {
 		return false
 	}
 	return l.matchesAny("--author", cutBefore(k.author, "> ")+">") && l.matchesAny("--committer", cutBefore(k.committer, "> ")+">") &&
-		l.matchesAny("--grep", k.message) != (l.has("--invert-grep") && len(l.patterns["--grep"]) > 0)
+		l.matchesMessage(k.message) != (l.has("--invert-grep") && len(l.patterns["--grep"]) > 0)
+}
+
+// matchesMessage reports whether a message has a match of one of the patterns of --grep; with --all-match, of each.
+func (l *logRun) matchesMessage(message string) bool {
+	if !l.has("--all-match") {
+		return l.matchesAny("--grep", message)
+	}
+	return !slices.ContainsFunc(l.patterns["--grep"], func(m *pattern) bool { return !m.matches([]byte(message)) })
 }
 
 // printLog prints commits, newest first.
@@ -194,6 +215,19 @@ func (c *call) printLog() error {
 		}
 	}
 	return nil
+}
+
+// printWhatChanged is git whatchanged: git log --raw without merges.
+func (c *call) printWhatChanged() error {
+	f, err := c.newPatch("")
+	if err != nil {
+		return err
+	}
+	if !f.hasFormat() {
+		c.setFlag("--raw", "")
+	}
+	c.setFlag("--no-merges", "")
+	return c.printLog()
 }
 
 // collect returns the selected commits in the order in which they are printed.
@@ -354,7 +388,11 @@ func (l *logRun) equalPaths(old, new id) (bool, error) {
 func (l *logRun) touches(k *commit) (bool, error) {
 	text, pickaxe := l.flags["-S"]
 	if !pickaxe && len(l.patterns["-G"]) == 0 {
-		return true, nil
+		if !l.has("--diff-filter") {
+			return true, nil
+		}
+		list, err := l.filteredChanges(k)
+		return len(list) > 0, err
 	}
 	list, err := l.changesOf(k)
 	if err != nil || len(k.parents) > 1 {
@@ -388,7 +426,7 @@ func (l *logRun) followRename(k *commit) error {
 	if err != nil || !slices.ContainsFunc(list, func(ch change) bool { return ch.name == l.within[0] && ch.old.mode == 0 }) {
 		return err
 	}
-	list, err = l.findRenames(list, func(ch change) ([]byte, error) { return l.f.readSide(ch.name, ch.new, false) })
+	list, err = l.findRenames(list, cmp.Or(l.f.similar, leastSimilar), func(ch change) ([]byte, error) { return l.f.readSide(ch.name, ch.new, false) })
 	for _, ch := range list {
 		if ch.name == l.within[0] && ch.from != "" {
 			l.renamed[k.id] = [2]string{ch.from, ch.name}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
 // releaseText gives back what the text of a commit was charged.
@@ -15,9 +14,25 @@ func (l *logRun) releaseText() {
 	l.charged = 0
 }
 
+// allocText charges bytes for the text of the commit that is printed.
+func (l *logRun) allocText(n int) {
+	l.charged += int64(n)
+	l.p.Alloc(int64(n))
+}
+
 // printCommit prints a commit in the chosen format and, if asked for or if show is set, its changes.
 func (l *logRun) printCommit(k *commit, show bool) error {
 	out := l.p.Out()
+	if l.format == "user" && l.template == "" && l.graph == nil { // only the changes
+		list, err := l.changesToPrint(k, show)
+		if err == nil && len(list) > 0 && l.f.hasFormat() {
+			return l.f.printAll(list)
+		}
+		if err == nil && show && len(k.parents) > 1 && l.f.text {
+			return l.printCombined(k)
+		}
+		return err
+	}
 	if l.graph != nil {
 		l.graph.update(k)
 		if l.printed > 0 && !l.ends {
@@ -32,7 +47,7 @@ func (l *logRun) printCommit(k *commit, show bool) error {
 	if err != nil {
 		return err
 	}
-	if l.format != "user" && l.format != "oneline" && l.format != "email" {
+	if l.format != "user" && l.format != "email" {
 		note, err := l.noteText(k)
 		if err != nil {
 			return err
@@ -83,6 +98,11 @@ func (l *logRun) changesToPrint(k *commit, show bool) ([]change, error) {
 	if len(k.parents) > 1 && !l.has("-m", "--first-parent") && !(show && !l.f.text) {
 		return nil, nil
 	}
+	return l.filteredChanges(k)
+}
+
+// filteredChanges returns the changes of a commit that the paths and --diff-filter select.
+func (l *logRun) filteredChanges(k *commit) ([]change, error) {
 	list, err := l.changesOf(k)
 	if err != nil {
 		return nil, err
@@ -94,7 +114,7 @@ func (l *logRun) changesToPrint(k *commit, show bool) ([]change, error) {
 		paths = l.followed[k.id]
 	}
 	list = slices.DeleteFunc(list, func(ch change) bool { return !selects(l.p, paths, ch.name) })
-	return l.filter(list), nil
+	return l.f.filter(list)
 }
 
 // formatCommit returns the text of a commit without its changes.
@@ -122,6 +142,9 @@ func (l *logRun) formatCommit(k *commit) (string, error) {
 	case "user":
 		return l.expandFormat(l.template, k)
 	case "oneline":
+		if l.entry != nil {
+			return name + " " + l.selector(true) + ": " + l.entry.reason + "\n", nil
+		}
 		return name + " " + k.subject() + "\n", nil
 	case "raw":
 		_, b, err := l.readObject(k.id)
@@ -139,6 +162,7 @@ func (l *logRun) formatCommit(k *commit) (string, error) {
 		}
 		b.WriteByte('\n')
 	}
+	b.WriteString(l.reflogHead())
 	who := func(line string) string { name, mail, _ := splitIdentity(line); return name + " <" + mail + ">" }
 	switch l.format {
 	case "short":
@@ -228,61 +252,6 @@ func (r *repository) collectNames(full bool) map[id][]string {
 	return names
 }
 
-// expandFormat expands a format such as "%h %an %s".
-func (l *logRun) expandFormat(format string, k *commit) (string, error) {
-	var b strings.Builder
-	width, left, charged := 0, true, 0
-	for i := 0; i < len(format); i++ {
-		l.p.Tick(1)
-		if format[i] != '%' || i+1 == len(format) {
-			b.WriteByte(format[i])
-			continue
-		}
-		i++
-		rest := format[i:]
-		if strings.HasPrefix(rest, "<(") || strings.HasPrefix(rest, ">(") {
-			inner, _, _ := strings.Cut(rest[2:], ")")
-			n, err := strconv.Atoi(cutBefore(inner, ","))
-			if err != nil || n > 1000 {
-				return "", newFatal("a width of a format is a number up to 1000: '%s'", inner)
-			}
-			width, left = n, rest[0] == '<'
-			i += len(inner) + 2
-			continue
-		}
-		skipLine, space := false, ""
-		if rest[0] == '-' || rest[0] == '+' || rest[0] == ' ' {
-			skipLine, space = rest[0] == '-', map[byte]string{'+': "\n", ' ': " "}[rest[0]]
-			if i++; i == len(format) {
-				break
-			}
-			rest = format[i:]
-		}
-		text, used := l.expandOne(rest, k)
-		i += used - 1
-		if text != "" {
-			text = space + text
-		} else if skipLine {
-			trimmed := strings.TrimRight(b.String(), "\n")
-			b.Reset()
-			b.WriteString(trimmed)
-		}
-		if charged += len(text); charged >= 4096 { // the text grows to twice its size
-			l.charged += 2 * int64(charged)
-			l.p.Alloc(2 * int64(charged))
-			charged = 0
-		}
-		if pad := width - utf8.RuneCountInString(text); pad > 0 && left {
-			text += strings.Repeat(" ", pad)
-		} else if pad > 0 {
-			text = strings.Repeat(" ", pad) + text
-		}
-		width = 0
-		b.WriteString(text)
-	}
-	return b.String(), nil
-}
-
 // expandOne expands the placeholder that a text begins with, without its %, and returns how many bytes it has.
 func (l *logRun) expandOne(text string, k *commit) (string, int) {
 	switch text[0] {
@@ -339,8 +308,15 @@ func (l *logRun) expandOne(text string, k *commit) (string, int) {
 				return "", len(color)
 			}
 		}
-	case 'G', 'N', 'e', 'g':
-		return "", min(len(text), map[byte]int{'G': 2, 'N': 1, 'e': 1, 'g': 2}[text[0]])
+	case 'G':
+		if strings.HasPrefix(text, "G?") {
+			return "N", 2 // there are no signatures
+		}
+		return "", min(len(text), 2)
+	case 'e':
+		return "", 1
+	case 'g':
+		return l.expandReflog(text)
 	}
 	return "%" + text[:1], 1
 }
@@ -404,7 +380,20 @@ func (c *call) showRevision() error {
 	if !l.f.hasFormat() && !c.has("-s", "--no-patch") {
 		l.f.text = true
 	}
-	if l.within, err = c.relativePaths(c.paths); err != nil {
+	paths := c.paths
+	for n, name := range operands { // what is no revision begins the paths
+		if _, err := c.resolveObject(name); err == nil || c.split || strings.Contains(name, "..") {
+			continue
+		}
+		if _, err := c.p.Lstat(name); err == nil {
+			operands, paths = operands[:n], append(slices.Clone(operands[n:]), paths...)
+			break
+		}
+	}
+	if len(operands) == 0 {
+		operands = []string{"HEAD"}
+	}
+	if l.within, err = c.relativePaths(paths); err != nil {
 		return err
 	}
 	for _, rev := range operands {

@@ -62,21 +62,26 @@ func (c *call) formatPatches() error {
 			return newFatal("'%s': not an integer", text)
 		}
 	}
+	cover := c.has("--cover-letter") && len(list) > 0
+	version := c.flags["-v"] + c.flags["--reroll-count"]
+	if version != "" {
+		version = "v" + version + "-"
+	}
+	suffix := ".patch"
+	if c.has("--suffix") {
+		suffix = c.flags["--suffix"]
+	}
 	dir := c.flags["-o"] + c.flags["--output-directory"]
-	for n, k := range list {
-		text, err := c.formatPatch(l, k, n+start, len(list)+start-1)
-		if err != nil {
-			return err
-		}
+	write := func(n int, slug, text string) error {
 		if c.has("--stdout") {
-			if n > 0 {
+			if n > start || cover && n == start {
 				_, _ = c.p.Out().WriteString("\n") // Flush reports the error, as of all writes
 			}
 			_, _ = c.p.Out().WriteString(text)
-			continue
+			return nil
 		}
-		name := fmt.Sprintf("%04d-%s", n+start, slugSubject(k.subject()))
-		name = path.Join(dir, name[:min(len(name), 57)]+".patch")
+		name := fmt.Sprintf("%s%04d-%s", version, n, slug)
+		name = path.Join(dir, name[:min(len(name), 63-len(suffix))]+suffix)
 		if dir != "" {
 			if err := c.p.MkdirAll(dir, 0o777); err != nil {
 				return err
@@ -88,20 +93,103 @@ func (c *call) formatPatches() error {
 		if !c.has("-q", "--quiet") {
 			_, _ = fmt.Fprintln(c.p.Out(), name)
 		}
+		return nil
+	}
+	if cover {
+		text, err := c.formatCover(list, len(list)+start-1)
+		if err != nil {
+			return err
+		}
+		if err := write(start-1, "cover-letter", text); err != nil {
+			return err
+		}
+	}
+	for n, k := range list {
+		text, err := c.formatPatch(l, k, n+start, len(list)+start-1)
+		if err != nil {
+			return err
+		}
+		if err := write(n+start, slugSubject(k.subject()), text); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
+// mailPrefix returns what is before the subject of a mail: [PATCH n/total].
+func (c *call) mailPrefix(n, total int) string {
+	prefix := orDefault(c.conf.get("format.subjectprefix"), "PATCH")
+	if c.has("--rfc") {
+		prefix = "RFC PATCH"
+	}
+	if c.has("--subject-prefix") {
+		prefix = c.flags["--subject-prefix"]
+	}
+	if version := c.flags["-v"] + c.flags["--reroll-count"]; version != "" {
+		prefix += " v" + version
+	}
+	if (total > 1 || c.has("--numbered", "--cover-letter")) && !c.has("-N", "--no-numbered") {
+		prefix = strings.TrimLeft(fmt.Sprintf("%s %0*d/%d", prefix, len(fmt.Sprint(total)), n, total), " ")
+	}
+	if prefix == "" {
+		return ""
+	}
+	return "[" + prefix + "] "
+}
+
+// mailSignature returns the end of a mail.
+func (c *call) mailSignature() string {
+	text := "2.39.5"
+	if c.has("--signature") {
+		text = c.flags["--signature"]
+	}
+	if c.has("--no-signature") || text == "" {
+		return ""
+	}
+	return "-- \n" + text + "\n\n"
+}
+
+// formatCover returns the mail before the patches: the list of the commits and the statistics of them all.
+func (c *call) formatCover(list []*commit, total int) (string, error) {
+	who, err := c.buildIdentity("COMMITTER")
+	if err != nil {
+		return "", err
+	}
+	name, mail, at := splitIdentity(who)
+	last := list[len(list)-1]
+	var b strings.Builder
+	fmt.Fprintf(&b, "From %s Mon Sep 17 00:00:00 2001\nFrom: %s <%s>\nDate: %s\nSubject: %s*** SUBJECT HERE ***\n\n*** BLURB HERE ***\n\n", last.id, encodeWord(name), mail, at.Format("Mon, 2 Jan 2006 15:04:05 -0700"), c.mailPrefix(0, total))
+	groups := make(map[string][]string)
+	for _, k := range list {
+		c.p.Tick(1)
+		c.p.Alloc(int64(len(k.message)) + 64)
+		author, _, _ := splitIdentity(k.author)
+		groups[author] = append(groups[author], k.subject())
+	}
+	for _, author := range sortedKeys(groups) {
+		fmt.Fprintf(&b, "%s (%d):\n", author, len(groups[author]))
+		for _, subject := range groups[author] {
+			fmt.Fprintf(&b, "  %s\n", subject)
+		}
+		b.WriteString("\n")
+	}
+	if len(list[0].parents) > 0 {
+		changes, err := c.compareRevisions(list[0].parents[0], last.id)
+		if err != nil {
+			return "", err
+		}
+		f := &patch{r: c.repository, stat: true, summary: true, context: 3, width: 72, to: &b}
+		if err := f.printAll(changes); err != nil {
+			return "", err
+		}
+		b.WriteString("\n")
+	}
+	return b.String() + c.mailSignature(), nil
+}
+
 // formatPatch returns a commit as a mail with its patch.
 func (c *call) formatPatch(l *logRun, k *commit, n, total int) (string, error) {
-	prefix := "[PATCH] "
-	if total > 1 || c.has("--numbered") {
-		width := len(fmt.Sprint(total))
-		prefix = fmt.Sprintf("[PATCH %0*d/%d] ", width, n, total)
-	}
-	if c.has("-N", "--no-numbered") {
-		prefix = "[PATCH] "
-	}
+	prefix := c.mailPrefix(n, total)
 	if c.has("-k", "--keep-subject") {
 		prefix = ""
 	}
@@ -109,16 +197,25 @@ func (c *call) formatPatch(l *logRun, k *commit, n, total int) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if c.has("-s", "--signoff") {
+		who, err := c.buildIdentity("COMMITTER")
+		if err != nil {
+			return "", err
+		}
+		signed := *k
+		signed.message = addTrailer(k.message, "Signed-off-by: "+cutBefore(who, "> ")+">")
+		k = &signed
+	}
 	body := l.formatMail(k, prefix)
 	if !strings.HasSuffix(body, "\n") {
 		body += "\n"
 	}
 	var b strings.Builder
-	f := &patch{r: c.repository, stat: true, summary: true, text: true, binary: true, context: 3, width: 72, to: &b}
+	f := &patch{r: c.repository, stat: !c.has("--no-stat", "-p"), summary: !c.has("--no-stat", "-p"), text: true, binary: true, context: 3, width: 72, to: &b}
 	if err := f.printAll(list); err != nil {
 		return "", err
 	}
-	return body + "---\n" + b.String() + "-- \n2.39.5\n\n", nil
+	return body + "---\n" + b.String() + c.mailSignature(), nil
 }
 
 // mailPatch is a parsed mail, and its text.

@@ -12,7 +12,7 @@ func (c *call) mergeTrees() error {
 	for n, rev := range c.args {
 		k, err := c.resolveCommit(rev)
 		if err != nil {
-			return &failure{1, "merge: " + rev + " - not something we can merge"}
+			return &failure{1, "merge-tree: " + rev + " - not something we can merge"}
 		}
 		sides[n] = k.id
 	}

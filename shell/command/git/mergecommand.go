@@ -123,7 +123,9 @@ func (c *call) mergeCommit(t mergeTarget) error {
 		return err
 	}
 	if slices.Contains(bases, t.id) {
-		_, _ = fmt.Fprintln(out, "Already up to date.") // Flush reports the error
+		if !c.has("-q", "--quiet") {
+			_, _ = fmt.Fprintln(out, "Already up to date.") // Flush reports the error
+		}
 		return nil
 	}
 	forward := slices.Contains(bases, at)
@@ -201,6 +203,20 @@ func (c *call) mergeDiverged(at id, t mergeTarget, bases []id) error {
 	if err != nil {
 		return err
 	}
+	if c.isMergeEdited() {
+		if err := c.writeGitFile("MERGE_HEAD", string(t.id)+"\n"); err != nil { // for an editor that fails
+			return err
+		}
+		if message, err = c.editMessage("MERGE_MSG", message, mergeComment); err != nil {
+			return err
+		}
+		if message == "" {
+			return &failure{1, "error: Empty commit message.\nNot committing merge; use 'git commit' to complete the merge."}
+		}
+		if err := c.removeGitFiles("MERGE_HEAD", "MERGE_MSG"); err != nil {
+			return err
+		}
+	}
 	i, err := c.writeCommit(tree, []id{at, t.id}, author, cleanMessage(message))
 	if err != nil {
 		return err
@@ -212,6 +228,30 @@ func (c *call) mergeDiverged(at id, t mergeTarget, bases []id) error {
 		_, _ = fmt.Fprintf(c.p.Out(), "Merge made by the '%s' strategy.\n", orDefault(c.flags["-s"]+c.flags["--strategy"], "ort")) // Flush reports the error
 	}
 	return c.printMergeStat(at, i)
+}
+
+// mergeComment is the comment below the message of a merge.
+const mergeComment = "# Please enter a commit message to explain why this merge is necessary,\n# especially if it merges an updated upstream into a topic branch.\n#\n# Lines starting with '#' will be ignored, and an empty message aborts\n# the commit.\n"
+
+// isMergeEdited reports whether the user's editor is started for the message of a merge: if an option or
+// $GIT_MERGE_AUTOEDIT asks for it or, without -m, at a terminal.
+func (c *call) isMergeEdited() bool {
+	switch {
+	case c.has("--no-edit"):
+		return false
+	case c.has("--edit", "-e"):
+		return true
+	case c.has("-m", "-F", "--file"):
+		return false
+	}
+	switch value := strings.ToLower(c.p.Getenv("GIT_MERGE_AUTOEDIT")); value {
+	case "":
+	case "1", "true", "yes", "on":
+		return c.findEditor() != ""
+	default:
+		return false
+	}
+	return c.p.Stdin.IsTerminal() && c.p.Stdout.IsTerminal() && c.findEditor() != ""
 }
 
 // mergeMessage returns the message of a merge.

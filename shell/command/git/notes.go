@@ -74,6 +74,9 @@ func (n *notes) set(object, blob id) {
 
 // write stores the notes.
 func (n *notes) write(message string) error {
+	if !isRefName(strings.TrimPrefix(n.ref, "refs/")) {
+		return newFatal("refusing to update ref with bad name '%s'", n.ref)
+	}
 	x := make(index, len(n.files))
 	for name, e := range n.files {
 		x[name] = indexEntry{treeEntry: e}
@@ -208,6 +211,9 @@ func (c *call) addNote(n *notes, verb string, object id) error {
 		}
 		text = string(b) + text
 	}
+	if text == "" && old == "" {
+		return nil
+	}
 	if text == "" {
 		_, _ = fmt.Fprintf(c.p.Stderr, "Removing note for object %s\n", object)
 		n.set(object, "")
@@ -285,6 +291,26 @@ func (l *logRun) noteText(k *commit) (string, error) {
 	if l.has("--no-notes") || !shown && l.has("--format", "--pretty", "--oneline") {
 		return "", nil
 	}
+	note, err := l.readNote(k)
+	if note == "" || err != nil {
+		return "", err
+	}
+	heading := "\nNotes:\n"
+	if l.notes.ref != defaultNotes {
+		heading = "\nNotes (" + strings.TrimPrefix(l.notes.ref, "refs/notes/") + "):\n"
+	}
+	var text strings.Builder
+	text.WriteString(heading)
+	for line := range strings.SplitSeq(strings.TrimSuffix(note, "\n"), "\n") {
+		l.p.Tick(1 + len(line)>>6)
+		l.allocText(2 * (len(line) + 5))
+		text.WriteString("    " + line + "\n")
+	}
+	return text.String(), nil
+}
+
+// readNote returns the note of a commit, or "".
+func (l *logRun) readNote(k *commit) (string, error) {
 	if l.notes == nil {
 		var err error
 		if l.notes, err = l.readNotes(l.notesRef(l.flags["--notes"])); err != nil {
@@ -296,17 +322,7 @@ func (l *logRun) noteText(k *commit) (string, error) {
 		return "", nil
 	}
 	_, b, err := l.readObject(blob)
-	if err != nil {
-		return "", err
-	}
-	heading := "\nNotes:\n"
-	if l.notes.ref != defaultNotes {
-		heading = "\nNotes (" + strings.TrimPrefix(l.notes.ref, "refs/notes/") + "):\n"
-	}
-	var text strings.Builder
-	text.WriteString(heading)
-	for line := range strings.SplitSeq(strings.TrimSuffix(string(b), "\n"), "\n") {
-		text.WriteString("    " + line + "\n")
-	}
-	return text.String(), nil
+	defer l.release(b)
+	l.allocText(len(b))
+	return string(b), err
 }

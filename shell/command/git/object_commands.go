@@ -284,30 +284,3 @@ func (c *call) stripSpace() error {
 	_, _ = c.p.Out().WriteString(cleanMessage(text))
 	return nil
 }
-
-// updateIndex is git update-index --refresh: it names the files that differ from the index.
-func (c *call) updateIndex() error {
-	if !c.has("--refresh", "--really-refresh") {
-		return &failure{129, "error: git update-index is not supported here but for --refresh: use git add or git rm --cached"}
-	}
-	x, err := c.readIndex()
-	if err != nil {
-		return err
-	}
-	changed := false
-	for _, name := range sortedKeys(x) {
-		e, ok, err := c.workEntry(name)
-		if err != nil {
-			return err
-		}
-		if ok && e == x[name].treeEntry || c.has("-q", "--quiet") {
-			continue
-		}
-		changed = true
-		_, _ = fmt.Fprintf(c.p.Out(), "%s: needs update\n", name) // Flush reports the error
-	}
-	if changed {
-		return &failure{1, ""}
-	}
-	return nil
-}

@@ -436,13 +436,18 @@ func (r *repository) collectTree(tree id, seen map[id]bool, list *[]id) error {
 // copyObjects brings the objects that can be reached from others, and that the repository lacks, from another
 // one. What others lead to is stored before them.
 func (r *repository) copyObjects(from *repository, wants []id) error {
+	return r.copyHistory(from, wants, nil)
+}
+
+// copyHistory is copyObjects that looks behind some commits even if they are here.
+func (r *repository) copyHistory(from *repository, wants []id, behind map[id]bool) error {
 	seen := make(map[id]bool)
 	var list []id
 	stack := slices.Clone(wants)
 	for len(stack) > 0 {
 		i := stack[len(stack)-1]
 		stack = stack[:len(stack)-1]
-		if seen[i] || r.hasObject(i) {
+		if seen[i] || r.hasObject(i) && !behind[i] {
 			continue
 		}
 		r.p.Alloc(256)

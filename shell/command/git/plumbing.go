@@ -1,9 +1,11 @@
 package git
 
 import (
+	"bytes"
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -21,6 +23,12 @@ func (c *call) printRevisions() error {
 		if err != nil {
 			if c.has("--verify") {
 				return newFatal("Needed a single revision")
+			}
+			if base, inner, ok := strings.Cut(rev, "@{"); ok && (inner == "u}" || inner == "upstream}" || inner == "push}") {
+				if base == "" {
+					base, _ = c.readHead()
+				}
+				return newFatal("no upstream configured for branch '%s'", base)
 			}
 			if len(args) == 1 && !c.has("--short", "--abbrev-ref") {
 				_, _ = fmt.Fprintln(c.p.Out(), rev) // Flush reports the error
@@ -163,91 +171,6 @@ func (c *call) printRevision(rev string, list []string) error {
 	return nil
 }
 
-// listFiles lists files of the index or the working tree.
-func (c *call) listFiles() error {
-	x, err := c.readIndex()
-	if err != nil {
-		return err
-	}
-	operands := append(slices.Clone(c.args), c.paths...)
-	if len(operands) == 0 {
-		operands = []string{"."}
-	}
-	paths, err := c.relativePaths(operands)
-	if err != nil {
-		return err
-	}
-	names := append(sortedKeys(x), sortedKeys(c.conflicts)...)
-	slices.Sort(names)
-	switch {
-	case c.has("-o", "--others"):
-		names, err = c.listWork(x, listOptions{all: !c.has("--exclude-standard"), collapse: c.has("--directory"), ignored: c.has("-i", "--ignored")})
-		names = slices.DeleteFunc(names, func(name string) bool {
-			_, known := x[name]
-			_, conflicting := c.conflicts[name]
-			return known || conflicting
-		})
-	case c.has("-m", "--modified", "-d", "--deleted"):
-		names, err = c.listModified(x)
-	case c.has("-u", "--unmerged"):
-		c.flags["-s"], names = "", sortedKeys(c.conflicts)
-	}
-	if err != nil {
-		return err
-	}
-	found := make([]bool, len(paths))
-	for _, name := range names {
-		if c.markMatches(paths, found, strings.TrimSuffix(name, "/")) {
-			c.printFile(x, name)
-		}
-	}
-	for n, ok := range found {
-		if !ok && c.has("--error-unmatch") {
-			return &failure{1, "error: pathspec '" + operands[n] + "' did not match any file(s) known to git\nDid you forget to 'git add'?"}
-		}
-	}
-	return nil
-}
-
-// printFile prints a line, or with -s the entries of the index, for a file.
-func (c *call) printFile(x index, name string) {
-	out := c.p.Out()
-	shown := c.displayPath(name)
-	if c.has("--full-name") {
-		shown = name
-	}
-	if !c.has("-z") {
-		shown = c.quotePath(shown)
-	}
-	if !c.has("-s", "--stage") {
-		_, _ = fmt.Fprint(out, shown+c.lineEnd()) // Flush reports the error, as of all writes
-		return
-	}
-	if e, ok := x[name]; ok {
-		_, _ = fmt.Fprintf(out, "%06o %s 0\t%s%s", e.mode, e.id, shown, c.lineEnd())
-	}
-	for n, e := range c.conflicts[name] {
-		if e.mode != 0 {
-			_, _ = fmt.Fprintf(out, "%06o %s %d\t%s%s", e.mode, e.id, n+1, shown, c.lineEnd())
-		}
-	}
-}
-
-// listModified returns the files of the index that differ in the working tree, or that are missing there.
-func (c *call) listModified(x index) ([]string, error) {
-	var names []string
-	for _, name := range sortedKeys(x) {
-		now, ok, err := c.workEntry(name)
-		if err != nil {
-			return nil, err
-		}
-		if !ok || now != x[name].treeEntry && c.has("-m", "--modified") {
-			names = append(names, name)
-		}
-	}
-	return names, nil
-}
-
 // printObject prints an object, its kind or its size.
 func (c *call) printObject() error {
 	if c.has("--batch", "--batch-check") {
@@ -295,18 +218,27 @@ func (c *call) printBatch() error {
 	if err != nil {
 		return err
 	}
+	format := orDefault(c.flags["--batch"]+c.flags["--batch-check"], "%(objectname) %(objecttype) %(objectsize)")
 	for line := range strings.Lines(string(b)) {
 		rev := strings.TrimSpace(line)
+		whole, after := rev, ""
+		if strings.Contains(format, "%(rest)") {
+			if at := strings.IndexAny(rev, " \t"); at >= 0 {
+				rev, after = rev[:at], strings.TrimLeft(rev[at:], " \t")
+			}
+		}
 		i, err := c.resolveObject(rev)
 		if err != nil {
-			_, _ = fmt.Fprintf(c.p.Out(), "%s missing\n", rev) // Flush reports the error, as of all writes
+			_, _ = fmt.Fprintf(c.p.Out(), "%s missing\n", whole) // Flush reports the error, as of all writes
 			continue
 		}
 		kind, body, err := c.readObject(i)
 		if err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(c.p.Out(), "%s %s %d\n", i, kind, len(body))
+		line := strings.NewReplacer("%(objectname)", string(i), "%(objecttype)", kind, "%(objectsize)", strconv.Itoa(len(body)), "%(rest)", after,
+			"%(objectsize:disk)", strconv.Itoa(len(body)), "%(deltabase)", string(zeroID), "%%", "%").Replace(format)
+		_, _ = fmt.Fprintln(c.p.Out(), line)
 		if c.has("--batch") {
 			_, _ = fmt.Fprintf(c.p.Out(), "%s\n", body)
 		}
@@ -480,6 +412,12 @@ func (c *call) hashFiles() error {
 	if c.has("--stdin") {
 		names = append([]string{""}, names...)
 	}
+	if c.has("--stdin-paths") {
+		var err error
+		if names, err = c.readNames(); err != nil {
+			return err
+		}
+	}
 	for _, name := range names {
 		var b []byte
 		var err error
@@ -503,6 +441,20 @@ func (c *call) hashFiles() error {
 	return nil
 }
 
+// readNames reads names from standard input, one a line; with -z they end with a zero byte.
+func (c *call) readNames() ([]string, error) {
+	b, err := c.p.ReadAll(c.p.Stdin)
+	if err != nil || len(b) == 0 {
+		return nil, err
+	}
+	end := "\n"
+	if c.has("-z") {
+		end = "\x00"
+	}
+	c.p.Alloc(int64(bytes.Count(b, []byte(end))+1)*16 + int64(len(b)))
+	return strings.Split(strings.TrimSuffix(string(b), end), end), nil
+}
+
 // printWrittenTree is git write-tree.
 func (c *call) printWrittenTree() error {
 	x, err := c.readIndex()
@@ -514,37 +466,6 @@ func (c *call) printWrittenTree() error {
 		return err
 	}
 	_, _ = fmt.Fprintln(c.p.Out(), i) // Flush reports the error
-	return nil
-}
-
-// printReflog prints the log of a ref.
-func (c *call) printReflog() error {
-	args := c.args
-	if len(args) > 0 && args[0] == "show" {
-		args = args[1:]
-	} else if len(args) > 0 && (args[0] == "expire" || args[0] == "delete") {
-		return newFatal("git reflog %s is not supported here", args[0])
-	}
-	name := "HEAD"
-	if len(args) > 0 {
-		name = args[0]
-	}
-	ref := c.expandRef(name)
-	if ref == "" {
-		return errUnknownRevision(name)
-	}
-	most := -1
-	if text := c.flags["-n"] + c.flags["--max-count"]; text != "" {
-		if _, err := fmt.Sscan(text, &most); err != nil {
-			return newFatal("'%s': not an integer", text)
-		}
-	}
-	for n, e := range c.readLog(ref) {
-		if n == most {
-			break
-		}
-		_, _ = fmt.Fprintf(c.p.Out(), "%s %s@{%d}: %s\n", e.new.short(), name, n, e.reason) // Flush reports the error
-	}
 	return nil
 }
 

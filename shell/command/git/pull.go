@@ -1,6 +1,7 @@
 package git
 
 import (
+	"errors"
 	"slices"
 	"strings"
 )
@@ -17,6 +18,10 @@ func (c *call) pullBranch() error {
 		}
 	}
 	if err := c.with(c.fetchFlags(), c.args).fetchRemotes(); err != nil {
+		var f *failure
+		if errors.As(err, &f) {
+			return &failure{1, f.msg}
+		}
 		return err
 	}
 	t, err := c.readFetchHead()
@@ -57,7 +62,7 @@ func (c *call) pullBranch() error {
 		return err
 	}
 	if ff := c.conf.get("pull.ff"); ff != "" {
-		c.conf = append(slices.Clone(c.conf), configEntry{"merge.ff", ff})
+		c.conf = append(slices.Clone(c.conf), configEntry{name: "merge.ff", value: ff})
 	}
 	if !forward && !behind && mode == "" && !c.has("--ff-only", "--ff", "--no-ff", "--squash") && c.conf.get("pull.ff") == "" {
 		return newFatal("Need to specify how to reconcile divergent branches.\nhint: You have divergent branches and need to specify how to reconcile them:\nhint:   git pull --no-rebase   # merge\nhint:   git pull --rebase      # rebase\nhint:   git pull --ff-only     # fast-forward only\nhint: git config pull.rebase false (or true) sets a default.")
@@ -70,21 +75,26 @@ func (c *call) checkUpstream(branch string) error {
 	if branch == "" {
 		return &failure{1, "You are not currently on a branch.\nPlease specify which branch you want to merge with.\nSee git-pull(1) for details.\n\n    git pull <remote> <branch>\n"}
 	}
-	remote := c.defaultRemote()
-	if _, ok := c.conf.lookup("remote." + remote + ".url"); !ok && len(c.args) == 0 {
-		return newFatal("No remote repository specified.  Please, specify either a URL or a\nremote name from which new revisions should be fetched.")
-	}
 	if len(c.args) == 1 && !slices.Contains(c.remotes(), c.args[0]) {
 		return nil
 	}
-	return &failure{1, "There is no tracking information for the current branch.\nPlease specify which branch you want to merge with.\nSee git-pull(1) for details.\n\n    git pull <remote> <branch>\n\nIf you wish to set tracking information for this branch you can do so with:\n\n    git branch --set-upstream-to=" + remote + "/<branch> " + branch + "\n"}
+	return &failure{1, "There is no tracking information for the current branch.\nPlease specify which branch you want to merge with.\nSee git-pull(1) for details.\n\n    git pull <remote> <branch>\n" + c.trackingHint(branch)}
+}
+
+// trackingHint returns how to set the upstream of a branch.
+func (c *call) trackingHint(branch string) string {
+	remote := "<remote>"
+	if list := c.remotes(); len(list) == 1 {
+		remote = list[0]
+	}
+	return "\nIf you wish to set tracking information for this branch you can do so with:\n\n    git branch --set-upstream-to=" + remote + "/<branch> " + branch + "\n"
 }
 
 // fetchFlags returns the options of a pull that are those of a fetch.
 func (c *call) fetchFlags() map[string]string {
 	flags := make(map[string]string)
 	for name, value := range c.flags {
-		if slices.Contains([]string{"-q", "--quiet", "-v", "--verbose", "--all", "-p", "--prune", "-t", "--tags", "--no-tags", "-f", "--force", "--depth"}, name) {
+		if slices.Contains([]string{"-q", "--quiet", "-v", "--verbose", "--all", "-p", "--prune", "-t", "--tags", "--no-tags", "-f", "--force", "--depth", "--unshallow"}, name) {
 			flags[name] = value
 		}
 	}

@@ -36,6 +36,9 @@ func (c *call) pushBranches() error {
 	if err != nil {
 		return err
 	}
+	if err := c.runPrePush(name, url, pushed); err != nil {
+		return err
+	}
 	return c.sendPushed(t, name, url, pushed)
 }
 

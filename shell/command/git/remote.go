@@ -171,11 +171,58 @@ func (r *repository) configureRemote(name, url string) error {
 // showRemote prints the branches of a remote.
 func (c *call) showRemote(name string) error {
 	out, url := c.p.Out(), c.conf.get("remote."+name+".url")
-	_, _ = fmt.Fprintf(out, "* remote %s\n  Fetch URL: %s\n  Push  URL: %s\n  Remote branches:\n", name, url, orDefault(c.conf.get("remote."+name+".pushurl"), url)) // Flush reports the error
+	push := orDefault(c.conf.get("remote."+name+".pushurl"), url)
+	if c.has("-n") {
+		_, _ = fmt.Fprintf(out, "* remote %s\n  Fetch URL: %s\n  Push  URL: %s\n  HEAD branch: (not queried)\n", name, url, push) // Flush reports the error
+		c.printKnownBranches(name)
+		return nil
+	}
+	_, _ = fmt.Fprintf(out, "* remote %s\n  Fetch URL: %s\n  Push  URL: %s\n  Remote branches:\n", name, url, push) // Flush reports the error
 	for _, ref := range c.listRefs("refs/remotes/" + name + "/") {
 		if ref != "HEAD" {
 			_, _ = fmt.Fprintf(out, "    %s\n", ref)
 		}
 	}
 	return nil
+}
+
+// printKnownBranches prints what is known of a remote without asking it, for git remote show -n.
+func (c *call) printKnownBranches(name string) {
+	out := c.p.Out()
+	plural := func(n int, one, many string) string {
+		if n == 1 {
+			return one
+		}
+		return many
+	}
+	var known, pulled []string
+	for _, ref := range c.listRefs("refs/remotes/" + name + "/") {
+		if ref != "HEAD" {
+			known = append(known, ref)
+		}
+	}
+	if len(known) > 0 {
+		_, _ = fmt.Fprintf(out, "  Remote %s: (status not queried)\n", plural(len(known), "branch", "branches")) // Flush reports the error, as of all writes
+	}
+	for _, ref := range known {
+		_, _ = fmt.Fprintf(out, "    %s\n", ref)
+	}
+	width := 0
+	for _, branch := range c.listRefs("refs/heads/") {
+		if c.conf.get("branch."+branch+".remote") == name && c.conf.get("branch."+branch+".merge") != "" {
+			pulled = append(pulled, branch)
+			width = max(width, len(branch))
+		}
+	}
+	if len(pulled) > 0 {
+		_, _ = fmt.Fprintf(out, "  Local %s configured for 'git pull':\n", plural(len(pulled), "branch", "branches"))
+	}
+	for _, branch := range pulled {
+		verb := "merges with remote"
+		if mode := c.conf.get("branch." + branch + ".rebase"); mode != "" && mode != "false" {
+			verb = "rebases onto remote"
+		}
+		_, _ = fmt.Fprintf(out, "    %-*s %s %s\n", width, branch, verb, shortenRef(c.conf.get("branch."+branch+".merge")))
+	}
+	_, _ = fmt.Fprint(out, "  Local ref configured for 'git push' (status not queried):\n    (matching) pushes to (matching)\n")
 }

@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -26,6 +27,7 @@ type candidate struct {
 type renameFinder struct {
 	r          *repository
 	list       []change
+	similar    int   // the least mark of a rename
 	from, to   []int // numbers of the changes that are not joined yet
 	chunks     map[id]map[uint64]int
 	sizes      map[id]int
@@ -33,10 +35,27 @@ type renameFinder struct {
 	readTarget func(c change) ([]byte, error)
 }
 
-// findRenames replaces pairs of a removed and a created file by renames. readTarget reads the new side of a
-// change. The list stays sorted by the new name.
-func (r *repository) findRenames(list []change, readTarget func(change) ([]byte, error)) ([]change, error) {
-	f := &renameFinder{r: r, list: list, chunks: make(map[id]map[uint64]int), sizes: make(map[id]int), seed: maphash.MakeSeed(), readTarget: readTarget}
+// parseSimilarity reads how similar the files of a rename are at least: 90%, or 9 for 0.9, as git reads it.
+func parseSimilarity(text string) (int, error) {
+	number, percent := strings.CutSuffix(text, "%")
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 0 || len(number) > 9 {
+		return 0, &failure{129, "error: invalid argument to find-renames: '" + text + "' is no percentage"}
+	}
+	whole := 100
+	if !percent {
+		whole = 1
+		for range len(number) {
+			whole *= 10
+		}
+	}
+	return min(n*mostSimilar/whole, mostSimilar), nil
+}
+
+// findRenames replaces pairs of a removed and a created file that are similar enough by renames. readTarget reads the
+// new side of a change. The list stays sorted by the new name.
+func (r *repository) findRenames(list []change, similar int, readTarget func(change) ([]byte, error)) ([]change, error) {
+	f := &renameFinder{r: r, list: list, similar: similar, chunks: make(map[id]map[uint64]int), sizes: make(map[id]int), seed: maphash.MakeSeed(), readTarget: readTarget}
 	for n, c := range list {
 		switch {
 		case c.new.mode == 0 && c.old.mode != modeRepo:
@@ -51,7 +70,7 @@ func (r *repository) findRenames(list []change, readTarget func(change) ([]byte,
 	mark := r.p.Charged()
 	defer func() { r.p.Free(r.p.Charged() - mark) }()
 	f.joinEqual()
-	if len(f.from) > 0 && len(f.to) > 0 && len(f.from)*len(f.to) <= mostRenames*mostRenames {
+	if len(f.from) > 0 && len(f.to) > 0 && similar < mostSimilar && len(f.from)*len(f.to) <= mostRenames*mostRenames {
 		if err := f.joinSameNamed(); err != nil {
 			return nil, err
 		}
@@ -121,7 +140,7 @@ func (f *renameFinder) joinSameNamed() error {
 		if err != nil {
 			return err
 		}
-		if score >= sameNamed {
+		if score >= max(sameNamed, f.similar) {
 			f.join(from, to, score)
 		}
 	}
@@ -138,7 +157,7 @@ func (f *renameFinder) joinSimilar() error {
 			if err != nil {
 				return err
 			}
-			if score >= leastSimilar {
+			if score >= f.similar {
 				f.r.p.Alloc(40)
 				pairs = append(pairs, candidate{from, to, score, path.Base(f.list[from].name) == path.Base(f.list[to].name)})
 			}
@@ -180,7 +199,7 @@ func (f *renameFinder) compare(from, to int) (int, error) {
 	}
 	sizeA, sizeB := f.sizes[old.old.id], f.sizes[new.new.id]
 	larger := max(sizeA, sizeB)
-	if sizeA == 0 || sizeB == 0 || larger*(mostSimilar-leastSimilar) < (larger-min(sizeA, sizeB))*mostSimilar {
+	if sizeA == 0 || sizeB == 0 || larger*(mostSimilar-f.similar) < (larger-min(sizeA, sizeB))*mostSimilar {
 		return 0, nil
 	}
 	copied := 0

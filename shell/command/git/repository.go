@@ -23,6 +23,8 @@ type repository struct {
 	common string // .git
 	conf   config
 
+	badConfig error // of the configuration that was read
+
 	dirs        []string // of objects
 	packs       []*pack
 	packsLoaded bool
@@ -33,6 +35,7 @@ type repository struct {
 	shallowRead bool
 	attributes  map[string][]attributeRule // of each file with rules that was read
 	conflicts   map[string]conflict        // unmerged files of the index that was read last
+	modes       index                      // has the modes of files if the working tree has none (core.fileMode)
 }
 
 // failure is an error that ends the command with a status; its message begins with "fatal: " or "error: ".
@@ -135,7 +138,7 @@ func openGitDir(p *kernel.Proc, dir string) *repository {
 			return nil
 		}
 	}
-	r.conf = readConfig(p, p.Getenv("HOME")+"/.config/git/config", p.Getenv("HOME")+"/.gitconfig", r.common+"/config")
+	r.conf, r.badConfig = readConfig(p, r.dir, r.common)
 	return r
 }
 
@@ -165,7 +168,9 @@ func (r *repository) readWorkFile(name string) ([]byte, uint32, error) {
 	}
 	b, err := r.p.ReadFile(file)
 	mode := uint32(0o100644)
-	if info.Mode()&0o100 != 0 {
+	if e, ok := r.modes[name]; ok && e.mode&0o170000 == 0o100000 {
+		mode = e.mode
+	} else if r.modes == nil && info.Mode()&0o100 != 0 {
 		mode = 0o100755
 	}
 	if err == nil {
@@ -184,6 +189,11 @@ func (r *repository) writeWorkFile(name string, e treeEntry) error {
 	if err != nil {
 		return err
 	}
+	return r.writeWorkText(name, e.mode, b)
+}
+
+// writeWorkText is writeWorkFile for a text that need not be stored.
+func (r *repository) writeWorkText(name string, mode uint32, b []byte) error {
 	file := r.root + "/" + name
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if info, err := r.p.Lstat(r.root + "/" + dir); err == nil && !info.IsDir() {
@@ -198,11 +208,11 @@ func (r *repository) writeWorkFile(name string, e treeEntry) error {
 			return err
 		}
 	}
-	if e.mode == 0o120000 {
+	if mode == 0o120000 {
 		return r.p.Symlink(string(b), file)
 	}
 	b = r.smudgeLines(name, b)
-	out, err := r.p.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(e.mode&0o111|0o666))
+	out, err := r.p.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(mode&0o111|0o666))
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,9 @@ func (c *call) restoreOperands() error {
 	if len(paths) == 0 {
 		return newFatal("you must specify path(s) to restore")
 	}
+	if c.has("--conflict", "-m", "--merge") {
+		return c.recreateConflicts(operands)
+	}
 	if c.has("--ours", "--theirs") {
 		return c.checkOutSide(operands)
 	}
@@ -79,7 +82,7 @@ type restoreOptions struct {
 
 // restoreFiles replaces selected files of the index, of the working tree, or of both, and returns how many differed.
 func (r *repository) restoreFiles(x index, from map[string]treeEntry, o restoreOptions) (int, error) {
-	count := 0
+	count, cone := 0, r.readSparse()
 	for _, name := range sortedKeys(x) {
 		if _, ok := from[name]; ok || o.keep || !selects(r.p, o.paths, name) {
 			continue
@@ -111,6 +114,14 @@ func (r *repository) restoreFiles(x index, from map[string]treeEntry, o restoreO
 			}
 			continue
 		}
+		old := x[name]
+		if old.skipped && old.treeEntry == from[name] {
+			continue
+		}
+		if o.staged && !cone.includes(r.p, name) {
+			x[name] = indexEntry{treeEntry: from[name], skipped: true}
+			continue
+		}
 		now, ok, err := r.workEntry(name)
 		if err != nil {
 			return count, err
@@ -125,6 +136,11 @@ func (r *repository) restoreFiles(x index, from map[string]treeEntry, o restoreO
 		}
 		if err := r.putIndex(x, name, from[name]); err != nil {
 			return count, err
+		}
+		if old.assumed && old.treeEntry == from[name] {
+			e := x[name]
+			e.assumed = true
+			x[name] = e
 		}
 	}
 	return count, r.writeIndex(x)

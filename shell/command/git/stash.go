@@ -3,6 +3,7 @@ package git
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,50 +21,83 @@ func (c *call) manageStash() error {
 		}
 		return c.pushStash(args)
 	case "list":
-		for n, e := range c.readLog("refs/stash") {
-			_, _ = fmt.Fprintf(c.p.Out(), "stash@{%d}: %s\n", n, e.reason) // Flush reports the error
-		}
-		return nil
+		return c.listStashes()
+	case "create":
+		return c.printCreated(args)
+	case "store":
+		return c.keepStash(args)
 	case "clear":
 		if c.readRef("refs/stash") == "" {
 			return nil
 		}
 		return c.deleteRef("refs/stash")
 	}
-	n, err := c.stashNumber(args)
+	if verb == "branch" {
+		return c.branchStash(args)
+	}
+	n, stash, err := c.findStash(args)
 	if err != nil {
 		return err
 	}
 	switch verb {
 	case "show":
-		return c.showStash(n)
+		return c.showStash(stash)
 	case "pop", "apply":
-		return c.popStash(n, verb == "pop")
+		if n < 0 && verb == "pop" {
+			return newError("'%s' is not a stash reference", args[len(args)-1])
+		}
+		return c.popStash(n, stash, verb == "pop")
 	case "drop":
+		if n < 0 {
+			return newError("'%s' is not a stash reference", args[len(args)-1])
+		}
 		return c.dropStash(n)
-	case "branch":
-		return c.branchStash(args)
 	}
 	return &failure{1, "error: unknown subcommand: " + verb}
 }
 
-// stashNumber returns the number of a stash: of stash@{N}, N, or 0.
-func (c *call) stashNumber(args []string) (int, error) {
+// listStashes prints the stashes in the format of the options of git log.
+func (c *call) listStashes() error {
+	if c.readRef("refs/stash") == "" {
+		return nil
+	}
+	if !c.has("--format", "--pretty", "--oneline") {
+		c.flags["--format"] = "%gd: %gs"
+	}
+	c.flags["--first-parent"] = ""
+	c.args = []string{"refs/stash"}
+	return c.printReflog()
+}
+
+// findStash returns the stash that an operand names: stash@{N}, N, the last one without operand, or a commit of git stash
+// create, whose number is -1.
+func (c *call) findStash(args []string) (n int, stash id, err error) {
 	list := c.readLog("refs/stash")
-	text := "0"
-	if len(args) > 0 && (strings.HasPrefix(args[len(args)-1], "stash@{") || strings.Trim(args[len(args)-1], "0123456789") == "") {
-		text = strings.TrimSuffix(strings.TrimPrefix(args[len(args)-1], "stash@{"), "}")
+	name := "0"
+	if len(args) > 0 {
+		name = args[len(args)-1]
 	}
-	n, err := strconv.Atoi(text)
+	text := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(name, "refs/"), "stash@{"), "}")
+	if text == "stash" {
+		text = "0"
+	}
+	if n, err = strconv.Atoi(text); err != nil || n < 0 {
+		k, err := c.resolveCommit(name)
+		switch {
+		case err != nil:
+			return 0, "", newError("%s is not a valid reference", name)
+		case len(k.parents) < 2:
+			return 0, "", newFatal("'%s' is not a stash-like commit", name)
+		}
+		return -1, k.id, nil
+	}
 	switch {
-	case err != nil:
-		return 0, newError("%s is not a valid reference", args[len(args)-1])
 	case len(list) == 0:
-		return 0, &failure{1, "No stash entries found."}
+		return 0, "", &failure{1, "No stash entries found."}
 	case n >= len(list):
-		return 0, newFatal("log for 'stash' only has %d entries", len(list))
+		return 0, "", newFatal("log for '%s' only has %d entries", map[bool]string{true: "stash", false: "refs/stash"}[strings.HasPrefix(name, "stash@{")], len(list))
 	}
-	return n, nil
+	return n, list[n].new, nil
 }
 
 // pushStash stores the index and the working tree as commits, and removes the changes.
@@ -96,11 +130,23 @@ func (c *call) pushStash(operands []string) error {
 			}
 		}
 	}
+	for n, dir := range paths {
+		known := func(name string) bool { return matchPath(c.p, dir, name) }
+		if !strings.HasPrefix(dir, ":!") && !slices.ContainsFunc(sortedKeys(s.x), known) && !slices.ContainsFunc(untracked, known) && !slices.ContainsFunc(s.staged, func(ch change) bool { return known(ch.name) }) {
+			return newError("pathspec ':(,prefix:0)%s' did not match any file(s) known to git\nDid you forget to 'git add'?", append(operands, c.paths...)[n])
+		}
+	}
 	if len(s.staged)+len(s.unstaged)+len(untracked) == 0 {
 		if !c.has("-q", "--quiet") {
 			_, _ = fmt.Fprintln(c.p.Out(), "No local changes to save") // Flush reports the error
 		}
 		return nil
+	}
+	if c.has("-S", "--staged") {
+		if len(s.staged) == 0 {
+			return c.printMessage("No staged changes")
+		}
+		s.unstaged, untracked = nil, nil
 	}
 	message, err := c.storeStash(s, branch, at, untracked)
 	if err != nil {
@@ -109,7 +155,92 @@ func (c *call) pushStash(operands []string) error {
 	if !c.has("-q", "--quiet") {
 		_, _ = fmt.Fprintf(c.p.Out(), "Saved working directory and index state %s\n", message) // Flush reports the error
 	}
+	if c.has("-S", "--staged") {
+		return c.removeStaged(s)
+	}
+	if len(paths) == 0 {
+		if err := c.appendLog("HEAD", at, at, "reset: moving to HEAD"); err != nil {
+			return err
+		}
+	}
 	return c.removeStashed(s, at, paths, untracked)
+}
+
+// removeStaged takes the staged changes out of the index and the working tree; other changes stay.
+func (c *call) removeStaged(s *state) error {
+	head, err := c.readHeadTree()
+	if err != nil {
+		return err
+	}
+	for _, ch := range s.staged {
+		for _, name := range []string{ch.name, ch.from} {
+			if name == "" {
+				continue
+			}
+			if err := c.undoStaged(s.x, name, head[name]); err != nil {
+				return err
+			}
+		}
+	}
+	return c.writeIndex(s.x)
+}
+
+// undoStaged takes the staged change of a file back: old is the entry of HEAD.
+func (c *call) undoStaged(x index, name string, old treeEntry) error {
+	now, exists, err := c.workEntry(name)
+	if err != nil {
+		return err
+	}
+	staged := x[name].treeEntry
+	switch {
+	case exists && now != staged: // the working tree has other changes of the file
+		text, err := c.undoText(name, staged, old)
+		if err != nil {
+			return err
+		}
+		if err := c.p.WriteFile(c.root+"/"+name, text, 0o644); err != nil {
+			return err
+		}
+		if old.mode == 0 {
+			delete(x, name)
+		} else {
+			x[name] = indexEntry{treeEntry: old}
+		}
+		return nil
+	case old.mode == 0:
+		c.removeWorkFile(name)
+		delete(x, name)
+		return nil
+	}
+	if err := c.writeWorkFile(name, old); err != nil {
+		return err
+	}
+	return c.putIndex(x, name, old)
+}
+
+// undoText returns the text of a file of the working tree without the change that is staged.
+func (c *call) undoText(name string, staged, old treeEntry) ([]byte, error) {
+	var texts [2][]byte
+	for n, e := range []treeEntry{staged, old} {
+		if e.mode == 0 {
+			continue
+		}
+		_, b, err := c.readObject(e.id)
+		if err != nil {
+			return nil, err
+		}
+		texts[n] = b
+	}
+	work, _, err := c.readWorkFile(name)
+	if err != nil {
+		return nil, err
+	}
+	merge := textMerge{p: c.p}
+	text, conflicts := merge.mergeTexts(texts[0], work, texts[1])
+	if conflicts {
+		return nil, newError("patch failed: %s\nerror: %s: patch does not apply\nCannot remove worktree changes", name, name)
+	}
+	return text, nil
 }
 
 // storeStash stores a stash, and returns its message.
@@ -119,6 +250,41 @@ func (c *call) storeStash(s *state, branch string, at id, untracked []string) (s
 		return "", err
 	}
 	return message, c.writeRef("refs/stash", i, message)
+}
+
+// printCreated is git stash create: it writes the commits of a stash, and prints its name.
+func (c *call) printCreated(args []string) error {
+	branch, at := c.readHead()
+	if at == "" {
+		return &failure{1, "You do not have the initial commit yet"}
+	}
+	s, err := c.readState()
+	if err != nil || len(s.staged)+len(s.unstaged) == 0 {
+		return err
+	}
+	if len(args) > 0 {
+		c.flags["-m"] = strings.Join(args, " ")
+	}
+	i, _, err := c.createStash(s, branch, at, nil)
+	if err == nil {
+		_, _ = fmt.Fprintln(c.p.Out(), i) // Flush reports the error
+	}
+	return err
+}
+
+// keepStash is git stash store: it adds a commit of git stash create to the stashes.
+func (c *call) keepStash(args []string) error {
+	if len(args) != 1 {
+		return &failure{1, "\"git stash store\" requires one <commit> argument"}
+	}
+	k, err := c.resolveCommit(args[0])
+	if err != nil {
+		return &failure{1, "Cannot update refs/stash with " + args[0]}
+	}
+	if len(k.parents) < 2 {
+		return newError("%s is not a stash-like commit", args[0])
+	}
+	return c.writeRef("refs/stash", k.id, orDefault(c.flags["-m"], "Created via \"git stash store\"."))
 }
 
 // createStash writes the commits of a stash, and returns the last of them and its message.
@@ -201,11 +367,10 @@ func (c *call) removeStashed(s *state, at id, paths, untracked []string) error {
 }
 
 // popStash brings the changes of a stash back, and removes it if they had no conflicts and drop is set.
-func (c *call) popStash(n int, drop bool) error {
-	stash := c.readLog("refs/stash")[n].new
+func (c *call) popStash(n int, stash id, drop bool) error {
 	k, err := c.readCommit(stash)
 	if err != nil || len(k.parents) < 2 {
-		return newError("'stash@{%d}' is not a stash-like commit", n)
+		return newError("'%s' is not a stash-like commit", stash)
 	}
 	conflicts, err := c.applyStash(k, stash)
 	if err != nil {
@@ -250,14 +415,16 @@ func (c *call) applyStash(k *commit, stash id) (conflicts bool, err error) {
 			return false, err
 		}
 	}
-	if err := m.apply(was, "merge", "merge"); err != nil {
-		return false, err
-	}
-	if !c.has(quietMerge) {
-		m.printMessages()
-	}
-	if err := c.unstageStash(m, k, head, was); err != nil {
-		return false, err
+	failed := m.apply(was, "merge", "merge")
+	if failed != nil {
+		_ = c.printError("%s", failed)
+	} else {
+		if !c.has(quietMerge) {
+			m.printMessages()
+		}
+		if err := c.unstageStash(m, k, head, was); err != nil {
+			return false, err
+		}
 	}
 	if !c.has("-q", "--quiet") {
 		s, err := c.readState()
@@ -266,7 +433,7 @@ func (c *call) applyStash(k *commit, stash id) (conflicts bool, err error) {
 		}
 		c.printLong(s, "", describeEnd)
 	}
-	return len(m.conflicts) > 0, nil
+	return len(m.conflicts) > 0 || failed != nil, nil
 }
 
 // quietMerge is no option: it keeps applyStash from printing the conflicts of an autostash.
@@ -368,13 +535,7 @@ func (c *call) dropStash(n int) error {
 			return err
 		}
 	} else {
-		var b strings.Builder
-		old := zeroID
-		for i := len(list) - 1; i >= 0; i-- {
-			fmt.Fprintf(&b, "%s %s %s\t%s\n", old, list[i].new, list[i].who, list[i].reason)
-			old = list[i].new
-		}
-		if err := c.p.WriteFile(c.logPath("refs/stash"), []byte(b.String()), 0o644); err != nil {
+		if err := c.writeLog("refs/stash", list); err != nil {
 			return err
 		}
 		if err := c.writeRef("refs/stash", list[0].new, ""); err != nil {
@@ -392,8 +553,8 @@ func (c *call) dropStash(n int) error {
 }
 
 // showStash prints the changes of a stash.
-func (c *call) showStash(n int) error {
-	k, err := c.readCommit(c.readLog("refs/stash")[n].new)
+func (c *call) showStash(stash id) error {
+	k, err := c.readCommit(stash)
 	if err != nil {
 		return err
 	}
@@ -413,11 +574,11 @@ func (c *call) branchStash(args []string) error {
 	if len(args) == 0 {
 		return newError("No branch name specified")
 	}
-	n, err := c.stashNumber(args[1:])
+	n, stash, err := c.findStash(args[1:])
 	if err != nil {
 		return err
 	}
-	k, err := c.readCommit(c.readLog("refs/stash")[n].new)
+	k, err := c.readCommit(stash)
 	if err != nil {
 		return err
 	}
@@ -425,6 +586,6 @@ func (c *call) branchStash(args []string) error {
 		return err
 	}
 	c.flags["--index"] = ""
-	c.args = []string{"branch"}
-	return c.popStash(n, true)
+	c.args = append([]string{"branch"}, args[1:]...)
+	return c.popStash(n, stash, n >= 0)
 }

@@ -20,6 +20,14 @@ func (f *patch) countChange(c change) error {
 	if c.from != "" {
 		row.name = f.show(formatRename(c.from, c.name))
 	}
+	if f.read != nil && c.from == "" {
+		switch {
+		case c.old.mode == 0:
+			row.name = "/dev/null => " + row.name
+		case c.new.mode == 0:
+			row.name += " => /dev/null"
+		}
+	}
 	if c.unmerged {
 		f.statRows = append(f.statRows, row)
 		return nil

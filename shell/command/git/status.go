@@ -42,12 +42,12 @@ func (r *repository) readState() (*state, error) {
 	}
 	s.unmerged = sortedKeys(r.conflicts)
 	s.staged = compareTrees(r.p, head, x.entries())
-	s.staged, err = r.findRenames(s.staged, func(c change) ([]byte, error) { _, b, err := r.readObject(c.new.id); return b, err })
+	s.staged, err = r.findRenames(s.staged, leastSimilar, func(c change) ([]byte, error) { _, b, err := r.readObject(c.new.id); return b, err })
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range sortedKeys(x) {
-		now, ok, err := r.workEntry(name)
+		now, ok, err := r.workState(name, x[name])
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +144,7 @@ func (k conflict) words() string {
 type shortLine struct{ marks, from string }
 
 func (c *call) printShort(s *state) {
-	out := c.p.Out()
+	out := c.output()
 	if c.has("-b", "--branch") {
 		_, _ = fmt.Fprintf(out, "## %s%s", c.describeBranch(), c.lineEnd()) // Flush reports the error, as of all writes
 	}
@@ -225,7 +225,7 @@ func (c *call) describeBranch() string {
 
 // printPorcelain prints the form --porcelain=v2.
 func (c *call) printPorcelain(s *state) error {
-	out := c.p.Out()
+	out := c.output()
 	if c.has("-b", "--branch") {
 		branch, at := c.readHead()
 		_, _ = fmt.Fprintf(out, "# branch.oid %s\n# branch.head %s\n", orDefault(string(at), "(initial)"), orDefault(branch, "(detached)")) // Flush reports the error, as of all writes
@@ -261,7 +261,7 @@ func (c *call) printPorcelain(s *state) error {
 
 // printPorcelainChanges prints the files that differ, for --porcelain=v2.
 func (c *call) printPorcelainChanges(s *state) {
-	out := c.p.Out()
+	out := c.output()
 	type row struct{ staged, unstaged *change }
 	rows := make(map[string]*row)
 	at := func(name string) *row {
@@ -295,13 +295,13 @@ func (c *call) printPorcelainChanges(s *state) {
 
 // printLong prints the long form: first is the line for a branch without commits, and end returns the last line.
 func (c *call) printLong(s *state, first string, end func(s *state, c *call) string) {
-	out := c.p.Out()
+	out := c.output()
 	branch, at := c.readHead()
 	switch {
 	case c.hasGitFile("rebase-merge"):
 		_, _ = fmt.Fprintf(out, "interactive rebase in progress; onto %s\n", id(c.readGitFile("rebase-merge/onto")).short()) // Flush reports the error, as of all writes
 	case branch == "":
-		_, _ = fmt.Fprintln(out, c.describeDetached(at))
+		_, _ = fmt.Fprintln(out, orDefault(c.describeMoved(at), "Not currently on any branch."))
 	default:
 		_, _ = fmt.Fprintf(out, "On branch %s\n", branch)
 		c.printUpstream(branch, at)
@@ -349,7 +349,7 @@ func (c *call) printStaged(s *state, at id) {
 	if len(s.staged) == 0 {
 		return
 	}
-	out := c.p.Out()
+	out := c.output()
 	_, _ = fmt.Fprintln(out, "Changes to be committed:") // Flush reports the error, as of all writes
 	switch {
 	case c.hasGitFile("MERGE_HEAD") || c.hasGitFile("CHERRY_PICK_HEAD") && !c.hasGitFile("rebase-merge"):
@@ -372,7 +372,7 @@ func (c *call) printUnmerged(s *state) {
 	if len(s.unmerged) == 0 {
 		return
 	}
-	out := c.p.Out()
+	out := c.output()
 	_, _ = fmt.Fprintln(out, "Unmerged paths:") // Flush reports the error, as of all writes
 	if !c.hasGitFile("MERGE_HEAD") && !c.hasGitFile("CHERRY_PICK_HEAD") || c.hasGitFile("rebase-merge") {
 		_, _ = fmt.Fprintln(out, "  (use \"git restore --staged <file>...\" to unstage)")
@@ -408,7 +408,7 @@ func (c *call) printUpstream(branch string, at id) {
 	if upstream == "" || at == "" {
 		return
 	}
-	out, name, to := c.p.Out(), shortenRef(upstream), c.readRef(upstream)
+	out, name, to := c.output(), shortenRef(upstream), c.readRef(upstream)
 	if to == "" {
 		_, _ = fmt.Fprintf(out, "Your branch is based on '%s', but the upstream is gone.\n  (use \"git branch --unset-upstream\" to fixup)\n\n", name) // Flush reports the error, as of all writes
 		return
@@ -435,7 +435,7 @@ func (c *call) printUpstream(branch string, at id) {
 
 // printProgress prints what is in progress: a merge, a rebase, a cherry-pick, a revert or a bisection.
 func (c *call) printProgress(s *state) {
-	out, conflicts := c.p.Out(), len(s.unmerged) > 0
+	out, conflicts := c.output(), len(s.unmerged) > 0
 	choose := func(with, without string) string {
 		if conflicts {
 			return with
@@ -447,14 +447,19 @@ func (c *call) printProgress(s *state) {
 		_, _ = fmt.Fprint(out, choose("You have unmerged paths.\n  (fix conflicts and run \"git commit\")\n  (use \"git merge --abort\" to abort the merge)\n\n",
 			"All conflicts fixed but you are still merging.\n  (use \"git commit\" to conclude merge)\n\n")) // Flush reports the error, as of all writes
 	case c.hasGitFile("rebase-merge"):
-		c.printRebase(conflicts)
+		c.printRebase(s)
 	case c.hasGitFile("rebase-apply"):
 		_, _ = fmt.Fprint(out, "You are in the middle of an am session.\n  (fix conflicts and then run \"git am --continue\")\n  (use \"git am --skip\" to skip this patch)\n  (use \"git am --abort\" to restore the original branch)\n\n")
 	default:
 		for _, act := range []struct{ file, verb, name, end string }{{"CHERRY_PICK_HEAD", "cherry-picking", "cherry-pick", "cherry-pick"}, {"REVERT_HEAD", "reverting", "revert", "revert"}} {
 			if i := id(c.readGitFile(act.file)); i != "" {
-				_, _ = fmt.Fprintf(out, "You are currently %s commit %s.\n%s  (use \"git %s --skip\" to skip this patch)\n  (use \"git %s --abort\" to cancel the %s operation)\n\n", act.verb, i.short(),
-					choose("  (fix conflicts and run \"git "+act.name+" --continue\")\n", "  (all conflicts fixed: run \"git "+act.name+" --continue\")\n"), act.name, act.name, act.end)
+				what, end := fmt.Sprintf("You are currently %s commit %s.", act.verb, i.short()), "  (all conflicts fixed: run \"git "+act.name+" --continue\")\n"
+				if c.hasGitFile("sequencer/todo") {
+					end = "  (run \"git " + act.name + " --continue\" to continue)\n"
+					what = strings.ToUpper(act.name[:1]) + act.name[1:] + " currently in progress."
+				}
+				_, _ = fmt.Fprintf(out, "%s\n%s  (use \"git %s --skip\" to skip this patch)\n  (use \"git %s --abort\" to cancel the %s operation)\n\n", what,
+					choose("  (fix conflicts and run \"git "+act.name+" --continue\")\n", end), act.name, act.name, act.end)
 			}
 		}
 	}
@@ -464,15 +469,18 @@ func (c *call) printProgress(s *state) {
 }
 
 // printRebase prints the steps of a rebase in progress.
-func (c *call) printRebase(conflicts bool) {
-	out := c.p.Out()
+func (c *call) printRebase(s *state) {
+	out := c.output()
 	steps := func(file string) (list []string) {
 		for line := range strings.SplitSeq(c.readGitFile("rebase-merge/"+file), "\n") {
 			if line != "" && line[0] != '#' {
-				fields := strings.SplitN(line, " ", 3)
-				if len(fields) == 3 {
-					line = fields[0] + " " + id(fields[1]).short() + " " + strings.TrimPrefix(fields[2], "# ")
+				fields := strings.Split(line, " ")
+				for n := range fields[:min(3, len(fields))] {
+					if i := id(fields[n]); i.isValid() && fields[0] != "exec" {
+						fields[n] = i.short()
+					}
 				}
+				line = strings.Join(fields, " ")
 				list = append(list, line)
 			}
 		}
@@ -485,7 +493,11 @@ func (c *call) printRebase(conflicts bool) {
 		}
 		return word + "s"
 	}
-	_, _ = fmt.Fprintf(out, "Last %s done (%d %s done):\n", plural(len(done), "command"), len(done), plural(len(done), "command")) // Flush reports the error, as of all writes
+	if len(done) == 0 {
+		_, _ = fmt.Fprintln(out, "No commands done.") // Flush reports the error, as of all writes
+	} else {
+		_, _ = fmt.Fprintf(out, "Last %s done (%d %s done):\n", plural(len(done), "command"), len(done), plural(len(done), "command"))
+	}
 	for _, step := range done[max(0, len(done)-2):] {
 		_, _ = fmt.Fprintf(out, "   %s\n", step)
 	}
@@ -501,15 +513,36 @@ func (c *call) printRebase(conflicts bool) {
 		}
 		_, _ = fmt.Fprintln(out, "  (use \"git rebase --edit-todo\" to view and edit)")
 	}
-	what := "You are currently rebasing"
+	what, hint := "You are currently rebasing", "  (all conflicts fixed: run \"git rebase --continue\")\n\n"
+	editing := false
+	switch {
+	case len(s.unmerged) > 0:
+		hint = "  (fix conflicts and then run \"git rebase --continue\")\n  (use \"git rebase --skip\" to skip this patch)\n  (use \"git rebase --abort\" to check out the original branch)\n\n"
+	case c.hasGitFile("MERGE_MSG"):
+	case c.isSplitting(s):
+		what, hint, editing = "You are currently splitting a commit while rebasing", "  (Once your working directory is clean, run \"git rebase --continue\")\n\n", true
+	default:
+		what, hint, editing = "You are currently editing a commit while rebasing", "  (use \"git commit --amend\" to amend the current commit)\n  (use \"git rebase --continue\" once you are satisfied with your changes)\n\n", true
+	}
 	if name, ok := strings.CutPrefix(c.readGitFile("rebase-merge/head-name"), "refs/heads/"); ok {
 		what += fmt.Sprintf(" branch '%s' on '%s'", name, id(c.readGitFile("rebase-merge/onto")).short())
-	}
-	hint := "  (all conflicts fixed: run \"git rebase --continue\")\n\n"
-	if conflicts {
-		hint = "  (fix conflicts and then run \"git rebase --continue\")\n  (use \"git rebase --skip\" to skip this patch)\n  (use \"git rebase --abort\" to check out the original branch)\n\n"
+	} else if editing {
+		what = strings.TrimSuffix(what, " while rebasing") + " during a rebase"
 	}
 	_, _ = fmt.Fprint(out, what+".\n"+hint)
+}
+
+// isSplitting reports whether the user divides a commit of a rebase: git reset has moved HEAD since the rebase stopped.
+func (c *call) isSplitting(s *state) bool {
+	amend, first, moved := c.readGitFile("rebase-merge/amend"), c.readGitFile("rebase-merge/orig-head"), c.readGitFile("ORIG_HEAD")
+	if len(s.unstaged) == 0 || amend == "" || first == "" || moved == "" {
+		return false
+	}
+	if amend == first {
+		_, at := c.readHead()
+		return string(at) != amend
+	}
+	return moved != first
 }
 
 // describeEnd returns the last line of a long status.

@@ -3,6 +3,7 @@ package git
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -80,7 +81,10 @@ func (c *call) writeTag(name string, i id) (id, error) {
 		return "", err
 	}
 	if !ok {
-		return "", newError("there is no editor in a virtual sandbox: give the message of the tag with -m or -F")
+		comment := "\n#\n# Write a message for tag:\n#   " + name + "\n# Lines starting with '#' will be ignored.\n"
+		if text, err = c.editMessage("TAG_EDITMSG", "", comment); err != nil {
+			return "", err
+		}
 	}
 	if text = cleanMessage(text); text == "" {
 		return "", newFatal("no tag message?")
@@ -160,16 +164,35 @@ func (c *call) listTags() error {
 			if line, err = c.expandRefFormat(format, "refs/tags/"+name); err != nil {
 				return err
 			}
-		} else if c.has("-n") {
-			subject, err := c.refSubject("refs/tags/" + name)
+		} else if count, ok := c.flags["-n"]; ok {
+			text, err := c.refLines("refs/tags/"+name, count)
 			if err != nil {
 				return err
 			}
-			line = fmt.Sprintf("%-15s %s", name, subject)
+			line = fmt.Sprintf("%-15s %s", name, text)
 		}
 		_, _ = fmt.Fprintln(c.p.Out(), line) // Flush reports the error
 	}
 	return nil
+}
+
+// refLines returns the first lines of the message of a tag or commit, those after the first one with four spaces.
+func (r *repository) refLines(ref, count string) (string, error) {
+	n, err := strconv.Atoi(orDefault(count, "1"))
+	if err != nil {
+		return "", &failure{129, "error: option `n' expects a number, not '" + count + "'"}
+	}
+	if n == 1 {
+		return r.refSubject(ref)
+	}
+	_, b, err := r.readObject(r.readRef(ref))
+	if err != nil {
+		return "", err
+	}
+	defer r.release(b)
+	_, message, _ := strings.Cut(string(b), "\n\n")
+	lines := strings.SplitN(strings.TrimRight(message, "\n"), "\n", n+1)
+	return strings.Join(lines[:min(n, len(lines))], "\n    "), nil
 }
 
 // refSubject returns the first line of the message of a tag or commit.

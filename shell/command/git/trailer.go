@@ -26,7 +26,6 @@ func (c *call) interpretTrailers() error {
 		if err != nil {
 			return newFatal("could not read input file '%s'", name)
 		}
-		c.p.Tick(len(b) >> 4)
 		text, err := c.changeTrailers(string(b))
 		if err != nil {
 			return err
@@ -45,11 +44,13 @@ func (c *call) interpretTrailers() error {
 
 // changeTrailers returns a message with the trailers of the options, or only its trailers.
 func (c *call) changeTrailers(message string) (string, error) {
-	body, trailers, rest := splitTrailers(message, !c.has("--no-divider"))
+	c.p.Alloc(2 * int64(len(message))) // for the parts and the result
+	body, trailers, rest := c.splitTrailers(message, !c.has("--no-divider"))
+	added := c.values["--trailer"]
 	if c.has("--parse", "--only-input") {
-		return strings.Join(unfoldTrailers(trailers), ""), nil
+		added = nil
 	}
-	for _, option := range c.values["--trailer"] {
+	for _, option := range added {
 		if strings.TrimSpace(option) == "" {
 			return "", newError("empty trailer token in trailer '%s'", option)
 		}
@@ -65,20 +66,16 @@ func (c *call) changeTrailers(message string) (string, error) {
 			return ok && strings.TrimSpace(value) == ""
 		})
 	}
-	if c.has("--only-trailers") {
-		if c.has("--unfold") {
-			trailers = unfoldTrailers(trailers)
-		}
+	only := c.has("--only-trailers", "--parse")
+	if c.has("--unfold", "--parse") {
+		trailers = c.unfoldTrailers(trailers, only)
+	}
+	if only {
+		trailers = slices.DeleteFunc(trailers, func(line string) bool { return !isTrailer(line) })
 		return strings.Join(trailers, ""), nil
 	}
-	if body != "" && !strings.HasSuffix(body, "\n") {
+	if at := strings.LastIndexByte(strings.TrimSuffix(body, "\n"), '\n') + 1; strings.TrimSpace(body[at:]) != "" || body == "" {
 		body += "\n"
-	}
-	if len(trailers) > 0 && body != "" && !strings.HasSuffix(body, "\n\n") && body != "\n" {
-		body += "\n"
-	}
-	if body == "" {
-		body = "\n"
 	}
 	return body + strings.Join(trailers, "") + rest, nil
 }
@@ -94,43 +91,109 @@ func formatTrailer(option string) string {
 
 // splitTrailers divides a message into what precedes its trailers, their lines, each with those that continue it, and
 // what follows: comments and blank lines at the end and, with divided, what begins with a line of three dashes.
-func splitTrailers(message string, divided bool) (body string, trailers []string, rest string) {
+func (c *call) splitTrailers(message string, divided bool) (body string, trailers []string, rest string) {
 	end := len(message)
-	if i := strings.Index("\n"+message, "\n---"); divided && i >= 0 && (strings.HasPrefix(message[i:], "---\n") || strings.HasPrefix(message[i:], "--- ")) {
-		end = i
+	if divided {
+		end = c.findDivider(message)
 	}
 	message, rest = message[:end], message[end:]
-	lines := slices.Collect(strings.Lines(message))
-	last := len(lines)
-	for last > 0 && (strings.TrimSpace(lines[last-1]) == "" || lines[last-1][0] == '#') {
-		last--
+	last := len(message)
+	for last > 0 {
+		at := c.lineBefore(message, last)
+		if line := message[at:last]; strings.TrimSpace(line) != "" && line[0] != '#' {
+			break
+		}
+		last = at
 	}
-	first, known, other := last, 0, 0
-	for first > 0 && strings.TrimSpace(lines[first-1]) != "" {
-		first--
-		line := lines[first]
+	first, ok := c.findTrailers(message[:last])
+	if !ok {
+		return message[:last], nil, message[last:] + rest
+	}
+	block := message[first:last]
+	if strings.HasPrefix(block, "#") || strings.Contains(block, "\n#") {
+		block = c.dropComments(block)
+	}
+	for len(block) > 0 {
+		n := 0
+		for n == 0 || n < len(block) && (block[n] == ' ' || block[n] == '\t') {
+			line, _, _ := strings.Cut(block[n:], "\n")
+			n = min(n+len(line)+1, len(block))
+			c.p.Tick(1 + len(line)>>4)
+		}
+		line := block[:n]
+		if isTrailer(line) {
+			key, value, _ := strings.Cut(line, ":")
+			if line = strings.TrimSpace(key) + ": " + strings.TrimSpace(value) + "\n"; line != block[:n] {
+				c.p.Alloc(int64(n))
+			} else {
+				line = block[:n]
+			}
+		}
+		c.p.Alloc(16)
+		trailers, block = append(trailers, line), block[n:]
+	}
+	return message[:first], trailers, message[last:] + rest
+}
+
+// lineBefore returns where the line begins that ends at a place of a text.
+func (c *call) lineBefore(text string, end int) int {
+	at := strings.LastIndexByte(text[:end-1], '\n') + 1
+	c.p.Tick(1 + (end-at)>>6)
+	return at
+}
+
+// findDivider returns where the line of three dashes is that ends a message, or the end of the text.
+func (c *call) findDivider(text string) int {
+	for at := 0; at < len(text); {
+		line, _, _ := strings.Cut(text[at:], "\n")
+		c.p.Tick(1 + len(line)>>6)
+		if rest, ok := strings.CutPrefix(line, "---"); ok && (at+3 == len(text) || rest == "" || strings.TrimLeft(rest[:1], " \t\r\v\f") == "") {
+			return at
+		}
+		at += len(line) + 1
+	}
+	return len(text)
+}
+
+// findTrailers returns where the last paragraph of a message begins, and reports whether its lines are trailers: all of
+// them, or a quarter of them if one is of git's own. The first paragraph has none.
+func (c *call) findTrailers(message string) (first int, ok bool) {
+	first = len(message)
+	known, other, continued, own := 0, 0, 0, false
+	for first > 0 {
+		at := c.lineBefore(message, first)
+		line := message[at:first]
 		switch {
-		case line[0] == '#' || line[0] == ' ' || line[0] == '\t': // of the line before it
+		case strings.TrimSpace(line) == "":
+			return first, known > 0 && (other == 0 || own && 3*known >= other)
+		case line[0] == '#':
+			other, continued = other+continued, 0
+		case strings.HasPrefix(line, "Signed-off-by: "), strings.HasPrefix(line, "(cherry picked from commit "):
+			known, continued, own = known+1, 0, true
+		case line[0] == ' ' || line[0] == '\t':
+			continued++
 		case isTrailer(line):
-			known++
+			known, continued = known+1, 0
 		default:
-			other++
+			other, continued = other+continued+1, 0
+		}
+		first = at
+	}
+	return 0, false
+}
+
+// dropComments returns a text without the lines that begin with #.
+func (c *call) dropComments(text string) string {
+	c.p.Alloc(int64(len(text)))
+	var b strings.Builder
+	b.Grow(len(text))
+	for line := range strings.Lines(text) {
+		c.p.Tick(1 + len(line)>>6)
+		if line[0] != '#' {
+			b.WriteString(line)
 		}
 	}
-	generated := slices.ContainsFunc(lines[first:last], func(line string) bool {
-		return strings.HasPrefix(line, "Signed-off-by: ") || strings.HasPrefix(line, "(cherry picked from commit ")
-	})
-	if first == 0 || known == 0 && !generated || other > 0 && !(generated && 3*known >= other) {
-		return strings.Join(lines[:last], ""), nil, strings.Join(lines[last:], "") + rest
-	}
-	for _, line := range lines[first:last] {
-		if n := len(trailers); n > 0 && (line[0] == ' ' || line[0] == '\t') {
-			trailers[n-1] += line
-		} else if line[0] != '#' {
-			trailers = append(trailers, line)
-		}
-	}
-	return strings.Join(lines[:first], ""), trailers, strings.Join(lines[last:], "") + rest
+	return b.String()
 }
 
 // isTrailer reports whether a line has the form KEY: VALUE.
@@ -140,13 +203,18 @@ func isTrailer(line string) bool {
 	return ok && key != "" && strings.Trim(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") == ""
 }
 
-// unfoldTrailers returns trailers of several lines as one line each, without lines that are none.
-func unfoldTrailers(trailers []string) []string {
-	var list []string
+// unfoldTrailers returns trailers of several lines as one line each, with only without lines that are none.
+func (c *call) unfoldTrailers(trailers []string, only bool) []string {
+	list := trailers[:0]
 	for _, line := range trailers {
+		c.p.Tick(1 + len(line)>>4)
 		if !isTrailer(line) {
+			if !only {
+				list = append(list, line)
+			}
 			continue
 		}
+		c.p.Alloc(int64(len(line)))
 		key, value, _ := strings.Cut(line, ":")
 		list = append(list, strings.TrimSpace(key)+": "+strings.Join(strings.Fields(value), " ")+"\n")
 	}

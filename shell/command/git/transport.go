@@ -1,6 +1,7 @@
 package git
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -42,6 +43,9 @@ func openTransport(p *kernel.Proc, conf config, url string) (transport, error) {
 		return newHTTPTransport(p, conf, url)
 	case ok && scheme == "file":
 		url = strings.TrimPrefix(url, "file://")
+		if other := openRemoteDir(p, url); other != nil {
+			return &localTransport{other, true}, nil
+		}
 	case ok:
 		return nil, newFatal("%s is not supported in a virtual sandbox: use https://, file:// or a path", scheme+"://")
 	case strings.Contains(cutBefore(url, "/"), ":"):
@@ -54,7 +58,7 @@ func openTransport(p *kernel.Proc, conf config, url string) (transport, error) {
 		}
 		return nil, newFatal("'%s' does not appear to be a git repository\nfatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights\nand the repository exists.", url)
 	}
-	return &localTransport{other}, nil
+	return &localTransport{other, false}, nil
 }
 
 // openRemoteDir opens the repository at a path: the directory, its .git, or the path with .git added.
@@ -72,7 +76,10 @@ func openRemoteDir(p *kernel.Proc, name string) *repository {
 }
 
 // localTransport reaches a repository in the same file system.
-type localTransport struct{ other *repository }
+type localTransport struct {
+	other  *repository
+	limits bool // --depth limits the history: the repository has a URL instead of a path
+}
 
 func (t *localTransport) listRefs(bool) ([]remoteRef, error) {
 	r := t.other
@@ -95,13 +102,70 @@ func (t *localTransport) listRefs(bool) ([]remoteRef, error) {
 }
 
 func (t *localTransport) fetch(r *repository, wants []id, depth int) error {
-	if depth > 0 {
-		return newFatal("--depth is not supported for a path: use it with https://, or clone the whole repository")
+	if depth > 0 && t.limits {
+		return t.fetchShallow(r, wants, depth)
+	}
+	if depth > 0 && depth < infiniteDepth {
+		return newFatal("--depth is not supported for a path: use it with file:// or https://, or clone the whole repository")
 	}
 	if len(r.listRefs("refs/")) == 0 {
 		return r.copyStores(t.other)
 	}
 	return r.copyObjects(t.other, wants)
+}
+
+// infiniteDepth is the depth of --unshallow.
+const infiniteDepth = 1<<31 - 1
+
+// fetchShallow brings so many commits of each line of history, and stores where the history is cut.
+func (t *localTransport) fetchShallow(r *repository, wants []id, depth int) error {
+	border, level := maps.Clone(t.other.readShallow()), []id(nil)
+	if border == nil {
+		border = make(map[id]bool)
+	}
+	for _, i := range wants {
+		level = append(level, t.other.peelTag(i))
+	}
+	seen := make(map[id]bool)
+	for n := 1; len(level) > 0 && n <= depth; n++ {
+		var next []id
+		for _, i := range level {
+			if seen[i] {
+				continue
+			}
+			r.p.Tick(2)
+			r.p.Alloc(128)
+			seen[i] = true
+			k, err := t.other.readCommit(i)
+			if err != nil {
+				return err
+			}
+			if n == depth && len(k.parents) > 0 {
+				border[i] = true
+			}
+			next = append(next, k.parents...)
+		}
+		level = next
+	}
+	was := t.other.readShallow()
+	t.other.shallow, t.other.commits = border, nil // the copy ends there
+	err := r.copyHistory(t.other, wants, seen)
+	t.other.shallow, t.other.commits = was, nil
+	if err != nil {
+		return err
+	}
+	kept := make(map[id]bool)
+	for i := range border {
+		if seen[i] {
+			kept[i] = true
+		}
+	}
+	for i := range r.readShallow() {
+		if !seen[i] {
+			kept[i] = true
+		}
+	}
+	return writeShallow(r, kept)
 }
 
 func (t *localTransport) push(r *repository, updates []refUpdate) error {

@@ -106,7 +106,7 @@ func (m *treeMerge) followRenames() error {
 // renamesOf returns the new names of files that a side renamed.
 func (m *treeMerge) renamesOf(side map[string]treeEntry) (map[string]string, error) {
 	list := compareTrees(m.r.p, m.base, side)
-	list, err := m.r.findRenames(list, func(c change) ([]byte, error) { _, b, err := m.r.readObject(c.new.id); return b, err })
+	list, err := m.r.findRenames(list, leastSimilar, func(c change) ([]byte, error) { _, b, err := m.r.readObject(c.new.id); return b, err })
 	renames := make(map[string]string)
 	for _, c := range list {
 		if c.from != "" {

@@ -16,8 +16,11 @@ func (c *call) printVariable() error {
 		text, err = c.buildIdentity("COMMITTER")
 	case "GIT_EDITOR":
 		text = c.p.Getenv("GIT_EDITOR")
-		for _, other := range []string{c.conf.get("core.editor"), c.p.Getenv("VISUAL"), c.p.Getenv("EDITOR"), "editor"} {
+		for _, other := range []string{c.conf.get("core.editor"), c.p.Getenv("VISUAL"), c.p.Getenv("EDITOR")} {
 			text = orDefault(text, other)
+		}
+		if text == "" {
+			return newError("Terminal is dumb, but EDITOR unset")
 		}
 	case "GIT_PAGER":
 		text = c.p.Getenv("GIT_PAGER")

@@ -26,6 +26,7 @@ import (
 	"github.com/atoll-sandbox/atoll/internal/testing/recorded"
 	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 	"github.com/atoll-sandbox/atoll/internal/unix/kernel"
+	"github.com/atoll-sandbox/atoll/shell"
 	"github.com/atoll-sandbox/atoll/shell/command"
 	"github.com/atoll-sandbox/atoll/shell/command/internal/filemode"
 	"github.com/atoll-sandbox/atoll/shell/command/internal/stream"
@@ -58,6 +59,9 @@ func New(tb testing.TB, dir string, extra ...program.Command) *Sandbox {
 		if programs[name] == nil {
 			programs[name] = run
 		}
+	}
+	for _, name := range []string{"sh", "bash"} {
+		programs[name] = shell.Programs()[name]
 	}
 	f := vfs.New(vfs.Options{Quota: vfs.Quota{Bytes: 512 << 20, File: 64 << 20, Nodes: 100000}})
 	s := &Sandbox{TB: tb, FS: f, dir: dir}
@@ -170,14 +174,15 @@ type Case struct {
 	Name  string
 	Tree  []string // "dir/", "file=content", "link->target"; "0600 file=content"
 	Stdin string
-	Run   string // commands, one a line, for SplitWords
+	Run   string // commands, one a line, for SplitWords: there are no pipes, redirections and variables
 	Env   []string
 	Loose bool // compare only whether there is standard error
 	Mixed bool // ignore the order of the lines of output
 	Times bool // compare modification times too
 
-	NoFiles bool // ignore the files that the case leaves
-	Rare    bool // a host need not have the program: without it, the recorded answer counts
+	Script  string // instead of Run: what one bash runs, which is the real one on the host and ours here
+	NoFiles bool   // ignore the files that the case leaves
+	Rare    bool   // a host need not have the program: without it, the recorded answer counts
 }
 
 // TreeTime is the modification time of the files of a case.
@@ -204,7 +209,7 @@ func Compare(t *testing.T, cases []Case, extra ...program.Command) {
 	for _, c := range cases {
 		name := c.Name
 		if name == "" {
-			name = c.Run
+			name = c.Run + c.Script
 		}
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -215,12 +220,12 @@ func Compare(t *testing.T, cases []Case, extra ...program.Command) {
 			s := New(t, dir, extra...)
 			s.Env = append(s.Env, c.Env...)
 			MakeTree(t, s.FS, dir, c.Tree)
-			for i, line := range commandsOf(c) {
-				got := s.Exec(c.Stdin, SplitWords(line)...)
+			for i, words := range commandsOf(t, c) {
+				got := s.Exec(c.Stdin, words...)
 				Normalize(c, &got)
 				got = got.shorten()
 				if d := cmp.Diff(want.Results[i], got); d != "" {
-					t.Errorf("%s\n(-GNU +ours)\n%s", line, d)
+					t.Errorf("%s\n(-GNU +ours)\n%s", strings.Join(words, " "), d)
 				}
 			}
 			if c.NoFiles {
@@ -233,27 +238,37 @@ func Compare(t *testing.T, cases []Case, extra ...program.Command) {
 	}
 }
 
-// commandsOf returns the lines of a case that are commands.
-func commandsOf(c Case) []string {
-	var lines []string
+// commandsOf returns the words of the commands of a case.
+func commandsOf(t *testing.T, c Case) [][]string {
+	t.Helper()
+	if c.Script != "" {
+		return [][]string{{"bash", "-c", c.Script}}
+	}
+	var list [][]string
 	for _, line := range strings.Split(c.Run, "\n") {
-		if len(SplitWords(line)) > 0 {
-			lines = append(lines, line)
+		words := SplitWords(line)
+		for _, w := range words {
+			if slices.Contains([]string{"|", ">", ">>", "<", "2>&1", "&&", "||", ";"}, w) && !strings.Contains(line, "'"+w+"'") {
+				t.Fatalf("%s: no shell reads this line: %s would be an argument; use Script", line, w)
+			}
+		}
+		if len(words) > 0 {
+			list = append(list, words)
 		}
 	}
-	return lines
+	return list
 }
 
 // hostAnswer returns what the GNU tools do with a case in dir.
 func hostAnswer(t *testing.T, dir string, c Case) answer {
 	t.Helper()
-	lines := commandsOf(c)
-	text := strings.Join(append([]string{c.Run, c.Stdin}, append(c.Env, c.Tree...)...), "\x00")
+	commands := commandsOf(t, c)
+	text := strings.Join(append([]string{c.Run + c.Script, c.Stdin}, append(c.Env, c.Tree...)...), "\x00")
 	sum := sha256.Sum256([]byte(text)) // an answer to a case that was changed since is none
 	key := fmt.Sprintf("%s %x", t.Name(), sum[:6])
 	if testenv.All() {
-		for _, line := range lines {
-			tool := SplitWords(line)[0]
+		for _, words := range commands {
+			tool := words[0]
 			if _, err := exec.LookPath(tool); err != nil && c.Rare {
 				a, ok := gnu.Lookup(t, key)
 				if !ok {
@@ -267,8 +282,8 @@ func hostAnswer(t *testing.T, dir string, c Case) answer {
 	ask := func() answer {
 		a := answer{Files: map[string]string{}}
 		MakeTree(t, HostFS{}, dir, c.Tree)
-		for _, line := range lines {
-			r := RunOnHost(t, dir, c, SplitWords(line))
+		for _, words := range commands {
+			r := RunOnHost(t, dir, c, words)
 			Normalize(c, &r)
 			a.Results = append(a.Results, r.shorten())
 		}
