@@ -117,7 +117,7 @@ func (c *compiler) concat(list []item) text {
 	lit := ""
 	flush := func() {
 		if lit != "" {
-			s := lit
+			s := strings.Clone(lit) // a variable that keeps it does not keep the source
 			fs = append(fs, func(*interp) string { return s })
 			lit = ""
 		}
@@ -206,6 +206,7 @@ func (c *compiler) textOf(it item) text {
 		return c.procSubst(p)
 	}
 	s, _ := constantText(it)
+	s = strings.Clone(s) // as above
 	return func(*interp) string { return s }
 }
 

@@ -70,7 +70,7 @@ func literalWords(ws []*syntax.Word) []string {
 		if !ok || w.Assign != nil || strings.ContainsAny(text, "~*?[{\\+@!(") {
 			return nil
 		}
-		list[i] = text
+		list[i] = strings.Clone(text) // the command may keep it, but not the source
 	}
 	return list
 }

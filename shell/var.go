@@ -192,7 +192,7 @@ func (in *interp) mutableVar(name string) *variable {
 		return v
 	}
 	c := in.copyOf(name, v)
-	in.m[name] = c
+	in.m[strings.Clone(name)] = c // the name may be a part of a long text
 	return c
 }
 

@@ -80,6 +80,7 @@ func (in *interp) functionScope() int32 {
 // shadowVar adds a variable in a scope, over those with the same name.
 func (in *interp) shadowVar(name string, level int32) *variable {
 	in.ensureOwned()
+	name = strings.Clone(name) // it may be a part of a long text
 	in.charge(bytesPerVariable)
 	in.chargeWork(2)
 	v := &variable{owner: in.lease, level: level, hook: hookOf(name)}
@@ -202,7 +203,7 @@ func (in *interp) unsetVar(name string) {
 		in.envOK = false
 	case specialVar(name) != nil:
 		in.charge(bytesPerVariable)
-		in.m[name] = &variable{owner: in.lease, hidden: true}
+		in.m[strings.Clone(name)] = &variable{owner: in.lease, hidden: true}
 	default:
 		delete(in.m, name)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/atoll-sandbox/atoll"
 	"github.com/atoll-sandbox/atoll/internal/fleet/event"
+	"github.com/atoll-sandbox/atoll/internal/testing/testenv"
 )
 
 // TestDetachedOutlivesTheFleet: a detached command outlives the fleet. The next fleet
@@ -24,6 +25,10 @@ func TestDetachedOutlivesTheFleet(t *testing.T) {
 	if err != nil || p.ID != "work" || !p.Detached || !p.Running {
 		t.Fatalf("%+v, %v", p, err)
 	}
+	testenv.WaitFor(t, "its output", func() bool {
+		now, err := sb.Process(t.Context(), "work")
+		return err == nil && now.Output == int64(len("one\n"))
+	})
 	closeFleet(t, f)
 
 	f, a = open()

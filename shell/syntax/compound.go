@@ -332,7 +332,7 @@ func (p *parser) keywordFunction(from int) Command {
 		return nil
 	}
 	if p.splices == splices {
-		f.Source = p.sourceFrom(f, from)
+		p.setSource(f, from)
 	}
 	return f
 }

@@ -338,7 +338,7 @@ func (p *parser) parseFunction(c *Cmd, name *Word, from int) *Cmd {
 		return nil
 	}
 	if p.splices == splices {
-		f.Source = p.sourceFrom(f, from)
+		p.setSource(f, from)
 	}
 	c.Body = f
 	c.End = f.Body.End
@@ -373,6 +373,15 @@ func (p *parser) functionBody(f *FuncDecl) {
 		f.Body.Redirs = append(f.Body.Redirs, r)
 	}
 	f.Body.End = p.posAt(p.tok.start)
+}
+
+// setSource gives a definition that began at offset from its source. A small part of a long text is copied.
+func (p *parser) setSource(f *FuncDecl, from int) {
+	f.Source = p.sourceFrom(f, from)
+	if len(p.src)-len(f.Source) > 1<<10 {
+		p.chargeWork(len(f.Source))
+		f.detach()
+	}
 }
 
 // sourceFrom returns the text of a definition that began at offset from, or ""

@@ -10,7 +10,7 @@ import (
 // TestEditorsOfOthers checks that a repository among the files of another one chooses no editor, and that a log of a
 // bisection writes nothing outside of its refs.
 func TestEditorsOfOthers(t *testing.T) {
-	s := commandtest.New(t, "/w")
+	s := commandtest.NewWithShell(t, "/w")
 	s.Env = append(s.Env, identity...)
 	s.WriteFile("a", "one\n")
 	for _, line := range []string{"git init -q", "git add a", "git commit -qm a", "git clone -q --bare . inner.git", "git -C inner.git config core.editor 'touch /w/ran; true'"} {
@@ -36,7 +36,7 @@ func TestEditorsOfOthers(t *testing.T) {
 
 // TestEditorThatStartsGit checks that an editor which starts itself ends.
 func TestEditorThatStartsGit(t *testing.T) {
-	s := commandtest.New(t, "/w")
+	s := commandtest.NewWithShell(t, "/w")
 	s.Env = append(s.Env, append(identity, "GIT_EDITOR=git commit --allow-empty #")...)
 	runGit(t, s, "git init -q")
 	if o := s.Exec("", "git", "commit", "--allow-empty"); o.Code != 1 {

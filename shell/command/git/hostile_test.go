@@ -90,7 +90,7 @@ func buildTestPack(objects []packedObject) (pack, index []byte) {
 // packSandbox returns a sandbox with a repository that has a pack.
 func packSandbox(t *testing.T, pack, index []byte) *commandtest.Sandbox {
 	t.Helper()
-	s := commandtest.New(t, "/w")
+	s := commandtest.NewWithShell(t, "/w")
 	s.Env = append(s.Env, identity...)
 	s.WriteFile("a", "one\n")
 	for _, line := range []string{"git init -q", "git add a", "git commit -qm a"} {
@@ -176,7 +176,7 @@ func TestChangedPacks(t *testing.T) {
 
 // TestNothingIsRun checks that settings and attributes start no program. Hooks and aliases of the user do.
 func TestNothingIsRun(t *testing.T) {
-	s := commandtest.New(t, "/w")
+	s := commandtest.NewWithShell(t, "/w")
 	s.Env = append(s.Env, identity...)
 	s.WriteFile("a", "one\n")
 	runGit(t, s, "git init -q")

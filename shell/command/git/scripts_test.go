@@ -100,7 +100,7 @@ var scripts = []string{
 func TestScripts(t *testing.T) {
 	var cases []commandtest.Case
 	for _, run := range slices.Concat(scripts, workflows, plumbing) {
-		cases = append(cases, commandtest.Case{Run: run, Tree: tree, Env: append(identity, "GIT_MERGE_AUTOEDIT=no", "GIT_EDITOR=true"), NoFiles: true, Loose: true})
+		cases = append(cases, commandtest.Case{Run: run, Tree: tree, Env: append(identity, "GIT_MERGE_AUTOEDIT=no", "GIT_EDITOR=true"), Shell: true, NoFiles: true, Loose: true})
 	}
 	for _, c := range plumbingInput {
 		c.Tree, c.Env, c.NoFiles, c.Loose = tree, identity, true, true

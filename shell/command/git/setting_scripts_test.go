@@ -44,7 +44,7 @@ func TestSettingScripts(t *testing.T) {
 
 // TestHostileIncludes checks that files which include each other end within the limits.
 func TestHostileIncludes(t *testing.T) {
-	s := commandtest.New(t, "/w")
+	s := commandtest.NewWithShell(t, "/w")
 	s.WriteFile(".gitconfig", "[include]\n\tpath = f0\n")
 	s.Env = append(s.Env, "HOME=/w")
 	for n := range 10 {

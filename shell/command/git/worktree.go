@@ -229,6 +229,26 @@ func (c *call) repairWorkTrees(args []string) error {
 	return nil
 }
 
+// describeWorkTree returns the lines about a working tree that programs read.
+func (c *call) describeWorkTree(w workTree, bare bool) []string {
+	lines := []string{"worktree " + w.root}
+	switch {
+	case bare:
+		lines = append(lines, "bare")
+	case w.branch == "":
+		lines = append(lines, "HEAD "+string(w.at), "detached")
+	default:
+		lines = append(lines, "HEAD "+orDefault(string(w.at), string(zeroID)), "branch "+w.branch)
+	}
+	if w.locked {
+		lines = append(lines, strings.TrimSuffix("locked "+w.reason, " "))
+	}
+	if c.isPrunable(w) {
+		lines = append(lines, "prunable gitdir file points to non-existent location")
+	}
+	return lines
+}
+
 func (c *call) printWorkTrees() error {
 	list := c.listWorkTrees()
 	width := 0
@@ -239,22 +259,9 @@ func (c *call) printWorkTrees() error {
 		out := c.p.Out()
 		bare := w.dir == c.common && c.conf.isTrue("core.bare")
 		if c.has("--porcelain") {
-			_, _ = fmt.Fprintf(out, "worktree %s\n", w.root) // Flush reports the error, as of all writes
-			switch {
-			case bare:
-				_, _ = fmt.Fprint(out, "bare\n")
-			case w.branch == "":
-				_, _ = fmt.Fprintf(out, "HEAD %s\ndetached\n", w.at)
-			default:
-				_, _ = fmt.Fprintf(out, "HEAD %s\nbranch %s\n", orDefault(string(w.at), string(zeroID)), w.branch)
+			for _, line := range append(c.describeWorkTree(w, bare), "") {
+				_, _ = out.WriteString(line + c.lineEnd()) // Flush reports the error, as of all writes
 			}
-			if w.locked {
-				_, _ = fmt.Fprintln(out, strings.TrimSuffix("locked "+w.reason, " "))
-			}
-			if c.isPrunable(w) {
-				_, _ = fmt.Fprintln(out, "prunable gitdir file points to non-existent location")
-			}
-			_, _ = fmt.Fprintln(out)
 			continue
 		}
 		what := orDefault(string(w.at), string(zeroID))[:7] + " (detached HEAD)"

@@ -54,14 +54,25 @@ type Result struct {
 // 64 MiB.
 func New(tb testing.TB, dir string, extra ...program.Command) *Sandbox {
 	tb.Helper()
+	return newSandbox(tb, dir, program.ByName(append(command.All(), extra...)))
+}
+
+// NewWithShell is New with the shell, which other programs start as sh and bash.
+func NewWithShell(tb testing.TB, dir string, extra ...program.Command) *Sandbox {
+	tb.Helper()
 	programs := program.ByName(append(command.All(), extra...))
+	for _, name := range []string{"sh", "bash"} {
+		programs[name] = shell.Programs()[name]
+	}
+	return newSandbox(tb, dir, programs)
+}
+
+func newSandbox(tb testing.TB, dir string, programs map[string]kernel.Program) *Sandbox {
+	tb.Helper()
 	for name, run := range standIns {
 		if programs[name] == nil {
 			programs[name] = run
 		}
-	}
-	for _, name := range []string{"sh", "bash"} {
-		programs[name] = shell.Programs()[name]
 	}
 	f := vfs.New(vfs.Options{Quota: vfs.Quota{Bytes: 512 << 20, File: 64 << 20, Nodes: 100000}})
 	s := &Sandbox{TB: tb, FS: f, dir: dir}
@@ -181,6 +192,7 @@ type Case struct {
 	Times bool // compare modification times too
 
 	Script  string // instead of Run: what one bash runs, which is the real one on the host and ours here
+	Shell   bool   // there are sh and bash, which other programs start, as with Script
 	NoFiles bool   // ignore the files that the case leaves
 	Rare    bool   // a host need not have the program: without it, the recorded answer counts
 }
@@ -218,6 +230,9 @@ func Compare(t *testing.T, cases []Case, extra ...program.Command) {
 				testenv.Real(t, "gnu, whose answer holds the time of day")
 			}
 			s := New(t, dir, extra...)
+			if c.Script != "" || c.Shell {
+				s = NewWithShell(t, dir, extra...)
+			}
 			s.Env = append(s.Env, c.Env...)
 			MakeTree(t, s.FS, dir, c.Tree)
 			for i, words := range commandsOf(t, c) {
@@ -248,7 +263,7 @@ func commandsOf(t *testing.T, c Case) [][]string {
 	for _, line := range strings.Split(c.Run, "\n") {
 		words := SplitWords(line)
 		for _, w := range words {
-			if slices.Contains([]string{"|", ">", ">>", "<", "2>&1", "&&", "||", ";"}, w) && !strings.Contains(line, "'"+w+"'") {
+			if slices.Contains([]string{"|", ">", ">>", "<", "2>&1", "&&", "||"}, w) && !strings.Contains(line, "'"+w+"'") {
 				t.Fatalf("%s: no shell reads this line: %s would be an argument; use Script", line, w)
 			}
 		}
