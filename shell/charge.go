@@ -36,7 +36,7 @@ func stringCost(s string) int64 {
 // body, those of a word with braces more.
 func (f *function) memoryCost() int64 {
 	nodes := f.decl.Nodes + 2*strings.Count(f.decl.Source, "{")
-	return bytesPerFunction + bytesPerNode*int64(nodes) + 16*int64(len(f.decl.Source))
+	return bytesPerFunction + bytesPerNode*int64(nodes) + 16*int64(len(f.decl.Source)) + int64(f.decl.Kept)
 }
 
 // memoryCost returns the bytes charged for the array.

@@ -262,6 +262,7 @@ func (c *compiler) fieldWord(w bracedWord) (f func(in *interp, out []string) []s
 		return c.lazyBraces(w.lazy), "", false
 	}
 	if s, ok := plainWord(w.word); ok {
+		s = strings.Clone(s) // a variable that keeps it does not keep the source
 		return func(_ *interp, out []string) []string { return append(out, s) }, s, true
 	}
 	if len(w.word.Parts) == 1 {

@@ -30,6 +30,8 @@ var (
 	blindBombFile string
 	//go:embed testdata/bombs_programs.sh
 	programBombFile string
+	//go:embed testdata/bombs_parts.sh
+	partBombFile string
 )
 
 // listBombs returns the commands of all files.
@@ -74,6 +76,15 @@ func listed(scripts []string) (list []bomb) {
 // TestProgramBombsStayWithinTheLimit runs the commands against make, ed, openssl and parallel, all of them each time.
 func TestProgramBombsStayWithinTheLimit(t *testing.T) {
 	bombs := listed(strings.Split(strings.TrimSpace(programBombFile), "\n")[1:])
+	for n := range bombs {
+		bombs[n].name = strconv.Itoa(n)
+	}
+	testPeaks(t, bombs)
+}
+
+// TestPartsOfTextsStayWithinTheLimit keeps parts of long texts in variables and functions.
+func TestPartsOfTextsStayWithinTheLimit(t *testing.T) {
+	bombs := listed(strings.Split(strings.TrimSpace(partBombFile), "\n")[1:])
 	for n := range bombs {
 		bombs[n].name = strconv.Itoa(n)
 	}

@@ -164,6 +164,7 @@ type FuncDecl struct {
 	Keyword bool   // written with `function`
 	Body    *Cmd   // a compound command
 	Source  string // the definition as written; "" if an alias was expanded in it
+	Kept    int    // bytes of the text that stays in memory with it, if Source is ""
 	Nodes   int    // the size of Body: its commands, words and expressions
 }
 

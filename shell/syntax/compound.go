@@ -333,6 +333,8 @@ func (p *parser) keywordFunction(from int) Command {
 	}
 	if p.splices == splices {
 		p.setSource(f, from)
+	} else {
+		f.Kept = len(p.src)
 	}
 	return f
 }

@@ -339,6 +339,8 @@ func (p *parser) parseFunction(c *Cmd, name *Word, from int) *Cmd {
 	}
 	if p.splices == splices {
 		p.setSource(f, from)
+	} else {
+		f.Kept = len(p.src)
 	}
 	c.Body = f
 	c.End = f.Body.End
@@ -377,8 +379,9 @@ func (p *parser) functionBody(f *FuncDecl) {
 
 // setSource gives a definition that began at offset from its source. A small part of a long text is copied.
 func (p *parser) setSource(f *FuncDecl, from int) {
-	f.Source = p.sourceFrom(f, from)
-	if len(p.src)-len(f.Source) > 1<<10 {
+	if f.Source = p.sourceFrom(f, from); f.Source == "" {
+		f.Kept = len(p.src)
+	} else if len(p.src)-len(f.Source) > 1<<10 {
 		p.chargeWork(len(f.Source))
 		f.detach()
 	}
