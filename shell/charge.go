@@ -9,7 +9,7 @@ import "strings"
 const (
 	bytesPerVariable = 256
 	bytesPerFunction = 2048
-	bytesPerNode     = 310
+	bytesPerNode     = 330
 	bytesPerEntry    = 128
 	bytesPerSpec     = 320
 )
