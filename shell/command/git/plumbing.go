@@ -441,7 +441,7 @@ func (c *call) hashFiles() error {
 	return nil
 }
 
-// readNames reads names from standard input, one a line; with -z they end with a zero byte.
+// readNames reads names from standard input, one a line; with -z they end with a zero byte. Empty ones are left out.
 func (c *call) readNames() ([]string, error) {
 	b, err := c.p.ReadAll(c.p.Stdin)
 	if err != nil || len(b) == 0 {
@@ -451,8 +451,9 @@ func (c *call) readNames() ([]string, error) {
 	if c.has("-z") {
 		end = "\x00"
 	}
+	c.p.Tick(1 + len(b)/16)
 	c.p.Alloc(int64(bytes.Count(b, []byte(end))+1)*16 + int64(len(b)))
-	return strings.Split(strings.TrimSuffix(string(b), end), end), nil
+	return slices.DeleteFunc(strings.Split(string(b), end), func(name string) bool { return name == "" }), nil
 }
 
 // printWrittenTree is git write-tree.

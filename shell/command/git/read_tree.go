@@ -264,13 +264,11 @@ func (c *call) complain(format string, args ...any) {
 func (c *call) checkOutNames() ([]string, error) {
 	operands := append(slices.Clone(c.args), c.paths...)
 	if c.has("--stdin") {
-		b, err := c.p.ReadAll(c.p.Stdin)
+		list, err := c.readNames()
 		if err != nil {
 			return nil, err
 		}
-		c.p.Tick(1 + len(b)/16)
-		c.p.Alloc(int64(len(b)) + 16)
-		operands = append(operands, strings.FieldsFunc(string(b), func(r rune) bool { return r == '\n' && !c.has("-z") || r == 0 })...)
+		operands = append(operands, list...)
 	}
 	var names []string
 	for _, operand := range operands {

@@ -152,13 +152,11 @@ func (c *call) manageSparse() error {
 func (c *call) sparseOperands() ([]string, error) {
 	operands := append(slices.Clone(c.args), c.paths...)
 	if c.has("--stdin") {
-		b, err := c.p.ReadAll(c.p.Stdin)
+		list, err := c.readNames()
 		if err != nil {
 			return nil, err
 		}
-		c.p.Tick(1 + len(b)/16)
-		c.p.Alloc(int64(len(b)) + 16)
-		operands = append(operands, strings.FieldsFunc(string(b), func(r rune) bool { return r == '\n' })...)
+		operands = append(operands, list...)
 	}
 	x, err := c.readIndex()
 	if err != nil {

@@ -157,7 +157,7 @@ func substitutes() map[string]string {
 		"rerere": "resolve the conflicts again", "replace": "use git rebase",
 		"range-diff": "use git diff between both branches",
 		"annotate":   "use git blame", "verify-commit": "there are no signatures here", "verify-tag": "there are no signatures here", "credential": "put USER:TOKEN into the URL, or let the network rules of the sandbox add one",
-		"merge-tree": "use git merge --no-commit", "var": "use git config", "mktag": "use git tag -a",
+		"mktag": "use git tag -a", "show-branch": "use git log --graph --oneline --all", "fast-export": "use git bundle", "patch-id": "use git cherry",
 	}
 }
 
